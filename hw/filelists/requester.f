@@ -16,6 +16,7 @@ hw/rtl/requester/hca_sq_build.sv
 hw/rtl/requester/hca_sq_sge.sv
 hw/rtl/requester/hca_sq_news.sv
 hw/rtl/requester/hca_sq_redo.sv
+hw/rtl/requester/hca_sq_again.sv
 hw/rtl/requester/hca_sq_context.sv
 hw/rtl/requester/hca_sq_packet.sv
 hw/rtl/requester/hca_sq_window.sv

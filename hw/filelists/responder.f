@@ -6,6 +6,7 @@ hw/rtl/responder/hca_atomic_results.sv
 hw/rtl/responder/hca_msg_pool.sv
 hw/rtl/responder/hca_omt.sv
 hw/rtl/responder/hca_dg_check.sv
+hw/rtl/responder/hca_resp_ahead.sv
 hw/rtl/responder/hca_resp_check.sv
 hw/rtl/responder/hca_rx_ctrl.sv
 hw/rtl/responder/hca_rx_end.sv

@@ -967,6 +967,7 @@ STRUCTS = {
             "rq_log_stride": (316, 2),
             "srqn": (320, 24),
             "max_dest_rd_atomic": (344, 5),
+            "selective": (351, 1),
             "sq_psn": (352, 24),
             "timeout": (376, 5),
             "rq_psn": (384, 24),

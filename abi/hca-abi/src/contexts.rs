@@ -84,6 +84,8 @@ layout! {
         srqn set_srqn: u32 [40, 0, 24];
         /// READs and atomics that the peer may have outstanding here, 0..=16.
         max_dest_rd_atomic set_max_dest_rd_atomic: u8 [43, 0, 5];
+        /// RC, and so does the peer: WRITEs may pass one another, and what is lost of them is sent again alone.
+        selective set_selective: bool [43, 7, 1];
         /// First send PSN.
         sq_psn set_sq_psn: u32 [44, 0, 24] "WIRE-21";
         /// Acknowledge timeout: 4.096 us << n, 0 = never.
@@ -363,11 +365,12 @@ impl Mpt {
 }
 
 impl Qpc {
-    /// Sets remote_write, remote_read and remote_atomic from `access` flags.
+    /// Sets remote_write, remote_read, remote_atomic and selective from `access` flags.
     pub fn set_access(&mut self, flags: u32) {
         self.set_remote_write(flags & access::REMOTE_WRITE != 0);
         self.set_remote_read(flags & access::REMOTE_READ != 0);
         self.set_remote_atomic(flags & access::REMOTE_ATOMIC != 0);
+        self.set_selective(flags & access::RELAXED_ORDERING != 0);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::objects::typed_qp::{Init, Qp, Reset, Rts, State};
 use crate::objects::xrc::XrcTarget;
 use crate::values::address::AhAttr;
 use crate::values::attr::{
-    Access, INIT_MASK, QpAttr, RTR_MASK, RTS_MASK, TARGET_RTS_MASK, UC_RTR_MASK, UC_RTS_MASK,
+    Access, INIT_MASK, QpAttr, QpAttrMask, RTR_MASK, RTS_MASK, TARGET_RTS_MASK, UC_RTR_MASK, UC_RTS_MASK,
 };
 use crate::values::error::{Error, Result};
 use crate::values::gid::Gid;
@@ -46,6 +46,9 @@ pub struct ConnectOptions {
     pub traffic_class: u8,
     /// Static rate: a code of `StaticRate`; 0: that of the port.
     pub static_rate: u8,
+    /// WRITEs of a connection (RC) may pass one another if the peer agrees: what is lost of them is then sent again
+    /// alone, and what came behind it need not be (docs/decisions/0066).
+    pub selective_repeat: bool,
 }
 
 impl Default for ConnectOptions {
@@ -66,6 +69,7 @@ impl Default for ConnectOptions {
             sl: 0,
             traffic_class: 0,
             static_rate: 0,
+            selective_repeat: false,
         }
     }
 }
@@ -85,6 +89,8 @@ pub struct PeerInfo {
     pub mac: [u8; 6],
     /// READs and atomics that it can have outstanding in either direction.
     pub rd_atomic: u8,
+    /// It takes WRITEs that pass one another, and sends them so.
+    pub selective_repeat: bool,
 }
 
 /// What a peer must know of this QP. `psn` is our first send PSN.
@@ -112,6 +118,7 @@ fn info_of<P: DevicePtr>(
         lid: port.lid(),
         mac: port.mac(),
         rd_atomic: options.rd_atomic.min(context.rd_atomic_max()?),
+        selective_repeat: options.selective_repeat,
     })
 }
 
@@ -131,12 +138,17 @@ pub fn connect_raw<P: DevicePtr>(
         .rd_atomic
         .min(peer.rd_atomic)
         .min(qp.context().rd_atomic_max()?);
-    let attr = path_attr(options, psn, peer, depth);
-    let (rtr, rts) = match qp.service() {
+    let mut attr = path_attr(options, psn, peer, depth);
+    let (mut rtr, rts) = match qp.service() {
         Service::Uc => (UC_RTR_MASK, UC_RTS_MASK),
         Service::Xrc => (UC_RTR_MASK, RTS_MASK),
         _ => (RTR_MASK, RTS_MASK),
     };
+    // Both ends or none.
+    if options.selective_repeat && peer.selective_repeat && qp.service() == Service::Rc {
+        attr.qp_access_flags = options.access | Access::RELAXED_ORDERING;
+        rtr = rtr | QpAttrMask::ACCESS_FLAGS;
+    }
     qp.modify(
         &QpAttr {
             qp_state: QpState::Rtr,

@@ -618,7 +618,15 @@ fn merge(old: &Attrs, new: &QpAttr, mask: Attr) -> Attrs {
     let mut out = *old;
     let has = |attr: Attr| mask.contains(attr);
     if has(Attr::ACCESS_FLAGS) {
-        out.set_qp_access_flags(new.qp_access_flags() & GRANTED & !access::MW_BIND);
+        // Both ends have agreed on the order of WRITEs before the first one: it stays.
+        let is_open = old.qp_state() < u8::from(QpState::Rtr);
+        let order = if is_open {
+            new.qp_access_flags()
+        } else {
+            old.qp_access_flags()
+        };
+        let rights = new.qp_access_flags() & GRANTED & !access::MW_BIND;
+        out.set_qp_access_flags(rights | order & access::RELAXED_ORDERING);
     }
     if has(Attr::PKEY_INDEX) {
         out.set_pkey_index(new.pkey_index() as u8);

@@ -4,7 +4,7 @@
 use crate::{CmdResult, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_PDS, NUM_PORTS, NUM_SRQS, NUM_XRCDS};
 use hca_abi::{
     AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, PD_ANY, QpAttr, QpState,
-    Service,
+    Service, access,
 };
 
 use crate::objects::{require, require_size};
@@ -244,7 +244,7 @@ pub(crate) struct Attrs {
     sgid_index: u8,
     src_path_bits: u8,
     static_rate: u8,
-    /// qp_state, path_mtu.
+    /// qp_state, `RELAXED`, path_mtu.
     state: u8,
     /// qp_access_flags, port_num, `SQ_DRAINING`, `NOTIFIES`.
     access: u8,
@@ -261,6 +261,8 @@ const HAS_PATH: u32 = 1 << 25;
 const PATH: u32 = 0x3ff_ffff;
 const MAX_RD_SHIFT: u32 = 26;
 const MTU_SHIFT: u8 = 4;
+/// Of qp_access_flags RELAXED_ORDERING.
+const RELAXED: u8 = 1 << 3;
 const ACCESS: u8 = 15;
 const PORT_SHIFT: u8 = 4;
 const PORT: u8 = 3 << PORT_SHIFT;
@@ -314,16 +316,27 @@ impl Attrs {
     }
 
     pub fn set_path_mtu(&mut self, mtu: u8) {
-        self.state = self.state & 7 | mtu << MTU_SHIFT;
+        self.state = self.state & (7 | RELAXED) | mtu << MTU_SHIFT;
     }
 
-    /// Below 16.
+    /// Below 16, and RELAXED_ORDERING.
     pub fn qp_access_flags(&self) -> u32 {
-        u32::from(self.access & ACCESS)
+        let order = if self.state & RELAXED == 0 {
+            0
+        } else {
+            access::RELAXED_ORDERING
+        };
+        u32::from(self.access & ACCESS) | order
     }
 
     pub fn set_qp_access_flags(&mut self, flags: u32) {
         self.access = self.access & !ACCESS | flags as u8 & ACCESS;
+        let order = if flags & access::RELAXED_ORDERING == 0 {
+            0
+        } else {
+            RELAXED
+        };
+        self.state = self.state & !RELAXED | order;
     }
 
     pub fn port_num(&self) -> u8 {

@@ -66,7 +66,7 @@ module hca_counters
       if (sent) begin
         if (ack_syndrome_i[6:5] == 2'b01) rnr_sent_q <= rnr_sent_q + 1'b1;
         if (ack_syndrome_i[6:5] == 2'b11) nak_sent_q <= nak_sent_q + 1'b1;
-        if (ack_syndrome_i == NakPsnSequence) seq_sent_q <= seq_sent_q + 1'b1;
+        if (ack_syndrome_i inside {NakPsnSequence, NakSelective}) seq_sent_q <= seq_sent_q + 1'b1;
       end
       if (nak_rcvd && (rxd_i.aeth_syndrome[6:5] == 2'b01)) rnr_rcvd_q <= rnr_rcvd_q + 1'b1;
       if (nak_rcvd && (rxd_i.aeth_syndrome[6:5] == 2'b11)) nak_rcvd_q <= nak_rcvd_q + 1'b1;

@@ -785,7 +785,9 @@ typedef struct packed {
   logic [2:0]     reserved8;
   logic [4:0]     timeout;  // Acknowledge timeout: 4.096 us << n, 0 = never.
   logic [23:0]    sq_psn;  // First send PSN.
-  logic [2:0]     reserved7;
+  // RC, and so does the peer: WRITEs may pass one another, and what is lost of them is sent again alone.
+  logic           selective;
+  logic [1:0]     reserved7;
   logic [4:0]     max_dest_rd_atomic;  // READs and atomics that the peer may have outstanding here, 0..=16.
   logic [23:0]    srqn;  // Shared receive queue.
   logic [1:0]     reserved6;

@@ -34,3 +34,26 @@
     logic marked;      // accepted, and data of a connection with a congestion mark
     logic cnp;         // not accepted, but a CNP from the QP's peer
   } rx_verdict_t;
+
+  // ---- Selective repeat (decision 0066): between two of our cards, of connections whose both ends ask for it.
+  // A NAK that no peer gets which has not agreed: only some packets from its PSN on are missing.
+  localparam logic [7:0] NakSelective = 8'h68;
+  localparam int unsigned MissingW = 5;
+  localparam int unsigned AheadPsns = 64;   // behind the expected PSN: of those the responder remembers which are here
+
+  // What stands in such a NAK's AETH in the place of the MSN.
+  typedef struct packed {
+    logic [2:0]          zero;
+    logic [MissingW-1:0] missing;  // packets from the NAK's PSN on, 1 to 31
+    logic [15:0]         seen;     // low bits of the newest PSN that has come
+  } nak_few_t;
+
+  // What the requester remembers of the packets that it has sent again alone.
+  typedef struct packed {
+    logic        on;      // some of them have not been acknowledged
+    logic [15:0] behind;  // low bits of the PSN behind them
+    logic [15:0] mark;    // low bits of the PSN that was the next new one when that was decided
+  } few_again_t;
+
+  // Packets that may still leave between that decision and the first of them.
+  localparam logic [15:0] AgainSlack = 16'd16;

@@ -22,6 +22,7 @@ module hca_sq_build
   output mw_op_t         mw_o         // in the place of a packet
 );
 
+  logic       alone;  // the packet is a WRITE of its own: its place does not follow from those before it
   logic       is_read, is_write, with_imm, with_inv, datagram, unused_bits;
   logic [7:0] only, last;
   sq_wqe_atomic_t operands;
@@ -33,6 +34,7 @@ module hca_sq_build
   assign is_read  = is_answered(hdr_i.opcode);
   assign operands = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_atomic_t)];
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
+  assign alone    = qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite;
   assign with_inv = hdr_i.opcode == WrOpSendWithInv;
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
 
@@ -57,9 +59,9 @@ module hca_sq_build
     txp_o.solicited     = pkt_i.last && hdr_i.solicited && hdr_i.opcode != WrOpRdmaWrite && !is_read;
     txp_o.payload_bytes = pkt_i.bytes;
     txp_o.has_payload   = pkt_i.payload;
-    txp_o.reth_va       = hdr_i.remote_addr + 64'(dyn_i.offset);  // not at 0 only in a READ asked for again
+    txp_o.reth_va       = hdr_i.remote_addr + 64'(dyn_i.offset);  // not at 0 in a READ asked for again, and alone
     txp_o.reth_rkey     = hdr_i.rkey;
-    txp_o.reth_bytes    = is_read ? left_i : hdr_i.length;
+    txp_o.reth_bytes    = is_read ? left_i : alone ? 32'(pkt_i.bytes) : hdr_i.length;
     txp_o.imm           = hdr_i.imm_data;
     txp_o.wqe_index     = dyn_i.wqe;
     txp_o.unacked       = !is_acked(qpc_i.service);
@@ -75,6 +77,7 @@ module hca_sq_build
       txp_o.opcode   = BthRcFetchAdd;
       txp_o.swap_add = operands.compare_add;
     end else if (is_read) txp_o.opcode = BthRcReadRequest;
+    else if (alone) txp_o.opcode = BthRcWriteOnly;
     else if (pkt_i.first && pkt_i.last) txp_o.opcode = with_inv ? 8'(BthRcSendOnlyInv) : only + 8'(with_imm);
     else if (pkt_i.first) txp_o.opcode = is_write ? BthRcWriteFirst : BthRcSendFirst;
     else if (pkt_i.last) txp_o.opcode = with_inv ? 8'(BthRcSendLastInv) : last + 8'(with_imm);

@@ -3,15 +3,23 @@
 module hca_sq_context
   import hca_pkg::*;
   import hca_sq_pkg::*;
-(
+#(
+  parameter int unsigned Slots = 64,
+  localparam int unsigned SlotW = $clog2(Slots)
+) (
   input  logic        clk_i,
+  input  logic [SlotW-1:0] slot_i, // of the turn
+  input  logic        fresh_i,     // it has another QP than before
   input  logic        load_i,      // the context is there:
   input  sq_qpc_t     ctx_qpc_i,
   input  sq_ack_t     ctx_ack_i,
   input  sq_dyn_t     ctx_dyn_i,
   input  logic [15:0] ctx_pi_i,
   input  logic        redo_i,      // the position becomes redo_o
-  input  logic        pop_i,       // it is behind the WQE,
+  input  logic        sent_i,      // a packet is made,
+  input  logic        many_i,      // of several PSNs (READ)
+  input  logic        over_i,      // the turn is over
+  input  logic        pop_i,       // the position is behind the WQE,
   input  logic        last_i,      // behind which none is posted
   input  sq_qpc_t     qpc_i,       // from the cycle behind load_i on
   input  sq_ack_t     ack_i,
@@ -19,19 +27,31 @@ module hca_sq_context
   input  logic [15:0] pi_i,
   output sq_news_t    news_o,
   output sq_dyn_t     redo_o,
+  output logic        back_o,      // behind the packet under way the position goes back to where it was before a gap
   output logic        same_o       // the cycle behind: a WQE that is being sent need not be read again
 );
 
   sq_news_t news;
-  logic     same;
+  sq_back_t back;
+  logic     same, few, all_again, again;
 
   hca_sq_news u_news (.qpc_i(ctx_qpc_i), .ack_i(ctx_ack_i), .dyn_i(ctx_dyn_i), .pi_i(ctx_pi_i), .news_o(news));
 
-  hca_sq_redo u_redo (.qpc_i, .ack_i, .dyn_i, .moves_i(news_o.moves), .redo_o, .same_o(same));
+  hca_sq_redo u_redo (
+    .qpc_i, .ack_i, .dyn_i, .moves_i(news_o.moves), .again_i(again), .back_i(back), .redo_o, .few_o(few), .same_o(same)
+  );
+
+  hca_sq_again #(.Slots(Slots)) u_again (
+    .clk_i, .slot_i, .read_i(load_i), .fresh_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .sent_i, .many_i,
+    .we_i(over_i), .over_o(all_again), .active_o(again), .last_o(back_o), .back_o(back)
+  );
 
   always_ff @(posedge clk_i) begin
     same_o <= same;
-    if (load_i) news_o <= news;
+    if (load_i) begin
+      news_o       <= news;
+      news_o.moves <= news.moves || all_again;
+    end
     if (redo_i) begin
       news_o.moves <= 1'b0;
       news_o.idle  <= pi_i == redo_o.wqe;

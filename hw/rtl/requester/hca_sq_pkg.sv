@@ -16,6 +16,7 @@ package hca_sq_pkg;
     logic [3:0]  log_size;
     logic [1:0]  log_stride;
     logic [4:0]  max_rd_atomic;
+    logic        selective; // RC, and the peer takes it: every packet of a WRITE carries its own address
     logic        ib;        // its port was an InfiniBand one when the context was written
     tx_path_t    path;
   } sq_qpc_t;
@@ -26,6 +27,7 @@ package hca_sq_pkg;
     logic        init;  // the newest rewind was an initialisation of the send queue
     logic        halt;
     logic [7:0]  seq;
+    logic [MissingW-1:0] again;  // the newest rewind: so many packets only; 0: all
     logic [15:0] una_wqe;
     logic [23:0] una_first_psn;
     logic [23:0] una_psn;
@@ -44,6 +46,14 @@ package hca_sq_pkg;
     logic        local_op;   // the newest WQE is at hca_mw: nothing goes out before it is over
     logic [15:0] rd_issued;  // READs sent
   } sq_dyn_t;
+
+  // Where a QP goes on when it has sent some packets again alone (hca_sq_again).
+  typedef struct packed {
+    logic [15:0] wqe;
+    logic [23:0] psn;
+    logic [31:0] offset;
+    logic [15:0] rd_issued;
+  } sq_back_t;
 
   // What the emitter decided about a packet.
   typedef struct packed {

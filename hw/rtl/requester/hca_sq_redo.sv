@@ -1,28 +1,46 @@
-// Where a QP's position must go after a rewind, or an acknowledge ahead of it. Combinational.
+// Where a QP's position must go after a rewind, an acknowledge ahead of it, or some packets that were sent again alone.
+// Combinational.
 module hca_sq_redo
   import hca_pkg::*;
   import hca_sq_pkg::*;
 (
-  input  sq_qpc_t qpc_i,
-  input  sq_ack_t ack_i,
-  input  sq_dyn_t dyn_i,
-  input  logic    moves_i,  // hca_sq_news says so
-  output sq_dyn_t redo_o,
-  output logic    same_o    // inside the WQE where it is, which is the same one still
+  input  sq_qpc_t  qpc_i,
+  input  sq_ack_t  ack_i,
+  input  sq_dyn_t  dyn_i,
+  input  logic     moves_i,    // hca_sq_news says so, or all that was to be sent again alone has been
+  input  logic     again_i,    // it sends some packets again alone, and goes on at back_i then
+  input  sq_back_t back_i,
+  output sq_dyn_t  redo_o,
+  output logic     few_o,      // it begins to send some packets again alone
+  output logic     same_o      // inside the WQE where it is, which is the same one still
 );
 
-  logic        rewound, unused_bits;
-  logic [15:0] started_diff;
+  logic        rewound, ahead, returns, unused_bits;
+  logic [15:0] started_diff, wqe_diff;
+  logic [23:0] psn_diff;
 
-  assign unused_bits  = ^{qpc_i, ack_i};
+  assign unused_bits  = ^{qpc_i, ack_i, dyn_i, psn_diff, wqe_diff};
   assign rewound      = ack_i.seq != dyn_i.seq;
   assign started_diff = dyn_i.started - ack_i.una_wqe;
 
-  assign same_o       = ack_i.una_wqe == dyn_i.wqe && !dyn_i.err && (ack_i.seq - dyn_i.seq) < 8'd2 && !ack_i.init;
+  // Two rewinds at once: one of them may have asked for more.
+  assign few_o        = rewound && ack_i.again != '0 && (ack_i.seq - dyn_i.seq) == 8'd1 && !ack_i.init && !dyn_i.err;
+  assign psn_diff     = ack_i.una_psn - back_i.psn;
+  assign wqe_diff     = ack_i.una_wqe - back_i.wqe;
+  assign ahead        = (psn_diff != '0 && !psn_diff[23]) || (wqe_diff != '0 && !wqe_diff[15]);
+  assign returns      = again_i && !rewound && !ahead;
+
+  assign same_o       = (returns ? back_i.wqe : ack_i.una_wqe) == dyn_i.wqe && !dyn_i.err
+                        && (ack_i.seq - dyn_i.seq) < 8'd2 && !ack_i.init;
 
   always_comb begin
     redo_o = dyn_i;
-    if (moves_i) begin
+    if (moves_i && returns) begin
+      redo_o.wqe       = back_i.wqe;
+      redo_o.psn       = back_i.psn;
+      redo_o.offset    = back_i.offset;
+      redo_o.rd_issued = back_i.rd_issued;
+    end else if (moves_i) begin
       redo_o.wqe       = ack_i.una_wqe;
       redo_o.psn       = ack_i.una_psn;
       redo_o.offset    = 32'(24'(ack_i.una_psn - ack_i.una_first_psn)) << mtu_shift(qpc_i.path_mtu);

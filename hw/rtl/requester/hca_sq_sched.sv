@@ -97,6 +97,7 @@ module hca_sq_sched
     logic              halt;
     logic              init;
     logic [7:0]        seq;
+    logic [MissingW-1:0] again;   // as in sq_ack_t
     logic [15:0]       pi;
     push_t             push;
     logic [15:0]       placed;  // READs whose data is in memory
@@ -236,6 +237,7 @@ module hca_sq_sched
       ev_qpc_q.path          <= tx_path_of(qpc_wr_i.qpc, ib_i);
       // Datagrams go to many places: they have no rate.
       if (qpc_wr_i.qpc.service == ServiceUd) ev_qpc_q.path.group <= '0;
+      ev_qpc_q.selective     <= qpc_wr_i.qpc.selective && qpc_wr_i.qpc.service == ServiceRc;
       ev_qpc_q.ib            <= ib_i[port_of(qpc_wr_i.qpc.port)];
       // A target of XRC has no send queue, whatever its process rings.
       ev_qpc_q.state         <= qpc_wr_i.qpc.is_target ? QpsReset : qpc_wr_i.qpc.state;
@@ -283,11 +285,13 @@ module hca_sq_sched
       row_new.halt = ev_ack_q.halt || (row.halt && !ev_ack_q.rewind);
       row_new.init = row.init && !ev_ack_q.rewind;
       row_new.seq  = row.seq + 8'(ev_ack_q.rewind);
+      if (ev_ack_q.rewind) row_new.again = ev_ack_q.again;
     end
     if (is_init) begin
       row_new.halt = 1'b0;
       row_new.init = 1'b1;
       row_new.seq  = row.seq + 8'd1;
+      row_new.again = '0;
       row_new.pi   = ev_restores_q ? ev_pi_q : '0;
       row_new.push = '0;
       row_new.placed = ev_restores_q ? ev_ack_q.rd_done : '0;
@@ -340,6 +344,7 @@ module hca_sq_sched
     ack_new.init          = row_new.init;
     ack_new.halt          = row_new.halt;
     ack_new.seq           = row_new.seq;
+    ack_new.again         = row_new.again;
     ack_new.una_psn       = ev_ack_q.una_psn;
     ack_new.una_first_psn = ev_ack_q.una_psn;
     if (is_ack || ev_restores_q) begin

@@ -86,6 +86,15 @@ module hca_ack_unit
   assign swift = state_q == StWalk && walk_on && plain_q && row_i.last_psn == job_i.psn && !row_read
                  && !ack_q.pend_valid && !ack_q.draining && item_ready_i;
 
+  // Of the packets that were sent again alone some are not acknowledged yet.
+  function automatic logic few_open(few_again_t few, logic [23:0] una_psn);
+    logic [15:0] left;
+    logic        unused;
+    left   = few.behind - una_psn[15:0];
+    unused = ^{few.mark, una_psn[23:16]};
+    return few.on && !left[15] && left != '0;
+  endfunction
+
   always_comb begin
     swift_st               = ack_q;
     swift_st.una_wqe       = ack_q.una_wqe + 16'd1;
@@ -94,6 +103,7 @@ module hca_ack_unit
     swift_st.retry_left    = ctx_i.retry_cnt;
     swift_st.rnr_left      = ctx_i.rnr_retry;
     swift_st.gap_seen      = 1'b0;
+    swift_st.few.on        = few_open(ack_q.few, target_q);
     swift_st.blk_ok        = !ends_block;
   end
 
@@ -117,6 +127,16 @@ module hca_ack_unit
   assign rd_good   = row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
                      : row_read && job_i.rd_opcode && job_i.rd_ends == rd_last
                        && 32'(rxd_i.payload_bytes) == rd_expect;
+
+  // ---- NAKs of a gap that name what is missing --------------------------------------------------------
+  // Until something has come that was sent behind what was sent again, that may be on its way: no second time.
+  logic        few_new;
+  logic [15:0] few_since;
+  logic        unused_few;
+  assign unused_few = ^{few_since[14:0], job_i.few.zero};
+  assign few_since = job_i.few.seen - ack_q.few.mark - AgainSlack;
+  assign few_new   = job_i.kind == AjAck && job_i.syndrome == NakSelective && ctx_i.selective && !implied_q
+                     && job_i.few.missing != '0 && (!few_open(ack_q.few, ack_q.una_psn) || !few_since[15]);
 
   always_comb begin
     base = ack_q;
@@ -148,7 +168,7 @@ module hca_ack_unit
         end else if (job_i.syndrome[6:5] == 2'b01) begin
           rnr = !base.rnr_wait;
         end else begin
-          rewind = job_i.syndrome == NakPsnSequence && !base.rnr_wait;
+          rewind = (job_i.syndrome == NakPsnSequence || few_new) && !base.rnr_wait;
         end
       end
       AjRead: if (live_q && !second_q) begin
@@ -200,6 +220,7 @@ module hca_ack_unit
 
   always_comb begin
     st_o   = base;
+    st_o.few.on = few_open(base.few, base.una_psn);
     dead_o = dead_i;
     if (deliver) begin
       st_o.una_psn    = base.una_psn + 24'd1;
@@ -218,6 +239,7 @@ module hca_ack_unit
       st_o.gap_seen = 1'b1;
       st_o.gen      = base.gen + 2'd1;
       if (paid) st_o.retry_left = base.retry_left - 3'd1;
+      st_o.few = '{on: few_new, behind: base.una_psn[15:0] + 16'(job_i.few.missing), mark: mark_i.psn[15:0]};
     end
     if (rnr) begin
       st_o.rnr_wait = 1'b1;
@@ -248,7 +270,8 @@ module hca_ack_unit
                                  || retire);
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
-                         una_psn: st_o.una_psn, rd_done: st_o.rd_done};
+                         una_psn: st_o.una_psn, rd_done: st_o.rd_done,
+                         again: (resend && few_new) ? job_i.few.missing : '0};
   assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained);
   assign ev_o        = '{kind: drained ? HwEventSqDrained : HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
                          who: (pend_ends || back) ? 2'(HwWhoRequester) : 2'(HwWhoAck),

@@ -30,6 +30,8 @@ module hca_resp_check
 
   // READ jobs counted (waiting, or about to be dropped) at which repeated READs are ignored; the count is modulo 64.
   localparam logic [5:0] RdJam = 6'd40;
+  // More packets of a gap are not named in a NAK: all comes again.
+  localparam logic [6:0] MissingMax = 7'((1 << MissingW) - 1);
   // PSNs before the expected one that were seen before: half of all, so a READ of 2 GiB at MTU 256 can come again.
   localparam logic [23:0] DupPsns = 24'h80_0000;
   // The same where nothing is sent again: older packets than any fabric holds are a sender's whose others were lost.
@@ -56,10 +58,24 @@ module hca_resp_check
     logic        rd_jam;     // the ring is full of READs asked for again: drop, the peer comes back
     logic        rd_none;    // no READ job is waiting
     logic        dup_ok;     // duplicate READ lies wholly before the expected PSN
+    logic        alone;      // selective: it needs nothing of the packets before it, and there is a place for its mark
+    logic        eighth;     // of the packets behind the expected one
     logic [23:0] psns;       // PSNs a READ takes
   } look_t;
 
+  // Selective repeat: what hca_resp_ahead says of the packet and of the marks.
+  typedef struct packed {
+    logic        known;
+    logic [AheadPsns-1:0] with_it;
+    logic [6:0]  missing;
+    logic [6:0]  passed;
+    logic [AheadPsns-1:0] left;
+    logic [6:0]  still;
+  } marks_t;
+
   look_t       look_d, look_q;
+  marks_t      marks_d, marks_q;
+  logic        has_marks, near;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
   logic        first, middle, last, only, total_bad;
@@ -69,6 +85,16 @@ module hca_resp_check
   logic        unused_rxd;
 
   assign unused_rxd = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
+
+  // They stand where the place of a WRITE in progress stands otherwise.
+  assign has_marks = ctx_i.selective && st_i.in_msg inside {MsgpNone, MsgpSend};
+
+  hca_resp_ahead u_ahead (
+    .marks_i  (has_marks ? st_i.wr_va : '0),
+    .ahead_i  (rxd_i.psn - st_i.epsn),
+    .near_o   (near), .known_o(marks_d.known), .with_o(marks_d.with_it), .missing_o(marks_d.missing),
+    .passed_o (marks_d.passed), .left_o(marks_d.left), .still_o(marks_d.still)
+  );
 
   always_comb begin
     op       = rxd_i.opcode[4:0];
@@ -129,20 +155,37 @@ module hca_resp_check
     look_d.rd_full    = rd_used >= 6'(ctx_i.max_dest_rd_atomic) && !st_i.rd_again;
     look_d.rd_jam     = rd_used >= RdJam;
     look_d.rd_none    = rd_used == '0;
+    look_d.alone      = has_marks && near && !st_i.nak_all && op == BthRcWriteOnly[4:0] && !look_d.len_bad
+                        && !look_d.access_bad;
+    look_d.eighth     = behind[2:0] == '0;
   end
 
   always_ff @(posedge clk_i) begin
-    if (look_i) look_q <= look_d;
+    if (look_i) {look_q, marks_q} <= {look_d, marks_d};
   end
 
   // ---- Stage 2: verdict -----------------------------------------------------------------------------
   logic        accept, fatal, again, lost;  // lost: of a UC message, so all of it is
+  logic        places, all_again, few;  // selective: it goes to its place; go-back-N; only some packets are missing
+  logic        keeps;      // and marks stay
   logic        inv_waits;  // a SEND with invalidate is not over: nothing passes it
   logic [7:0]  syndrome, status;
   logic [31:0] offset;  // of this packet's payload in its message
   logic        pops, no_wqe;
   logic [15:0] wqe;     // the receive WQE of the message
   rsp_job_t    nak;
+
+  // The expected PSN behind this packet, and behind those that have come before it; how many are missing there.
+  logic [23:0] next_psn;
+  logic [6:0]  missing;
+  logic [15:0] seen;
+  assign next_psn = req_i.psn + (look_q.read ? look_q.psns : 24'd1) + (keeps ? 24'(marks_q.passed) : '0);
+  logic        unused_missing;
+  assign unused_missing = ^missing[6:MissingW];
+  assign missing  = look_q.in_seq ? marks_q.still : marks_q.missing;
+  assign seen     = look_q.in_seq ? 16'(next_psn) + 16'(marks_q.still) : req_i.psn[15:0];
+  // A READ's answer tells of nothing behind it, and a WRITE in several packets needs their place.
+  assign keeps    = has_marks && !look_q.read && !look_q.inv && !(look_q.write && look_q.starts && !look_q.ends);
 
   assign list_o = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
   // An SRQ gives a slot with the packet that needs one; a message of UC that was lost has left its own.
@@ -159,6 +202,8 @@ module hca_resp_check
     syndrome = '0;
     status   = WcRemAccessErr;
     lost     = 1'b0;
+    places   = 1'b0;
+    few      = 1'b0;
     if (inv_waits) begin
       accept = 1'b0;
     end else if (apply_i && ctx_i.is_uc) begin
@@ -185,16 +230,28 @@ module hca_resp_check
         syndrome = AethRnr | 8'(ctx_i.min_rnr_timer);
       end else begin
         accept = 1'b1;
+        if (keeps && marks_q.left != '0) syndrome = (marks_q.still > MissingMax) ? NakPsnSequence : NakSelective;
       end
     end else if (apply_i && look_q.earlier) begin
       again = look_q.read && !look_q.len_bad && !look_q.access_bad && look_q.dup_ok
               && !look_q.rd_jam && (look_q.atomic || !(no_srq_i || foreign_i));
+    end else if (apply_i && ctx_i.selective) begin
+      // A gap is told of again with every eighth packet: an answer, or what was sent again, may be lost.
+      places = look_q.alone && !marks_q.known;
+      if (places && (!st_i.nak_sent || look_q.eighth)) begin
+        syndrome = (marks_q.missing > MissingMax) ? NakPsnSequence : NakSelective;
+      end else if (!places && !marks_q.known && !st_i.nak_all) begin
+        syndrome = NakPsnSequence;
+      end
     end else if (apply_i && !st_i.nak_sent) begin
       syndrome = NakPsnSequence;
     end
+    few       = syndrome == NakSelective;
+    all_again = ctx_i.selective && (syndrome == NakPsnSequence || syndrome[7:5] == AethRnr[7:5]);
     // Every negative answer names the expected PSN.
-    nak = '{valid: syndrome != '0, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i, psn: st_i.epsn,
-            syndrome: syndrome, msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
+    nak = '{valid: syndrome != '0, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i,
+            psn: accept ? next_psn : st_i.epsn, syndrome: syndrome,
+            msn: few ? {3'd0, missing[MissingW-1:0], seen} : st_i.msn, va: '0, rkey: '0, len_bytes: '0};
   end
 
   always_comb begin
@@ -210,10 +267,12 @@ module hca_resp_check
       st_o.wr_left       = {req_i.solicited, 31'd0};                                          // inv_t
       if (pops) st_o.rq_ci = srq_i.slot;
       st_o.held          = ctx_i.has_srq;
+      if (ctx_i.selective) st_o.wr_va = '0;
     end else if (accept) begin
-      st_o.epsn      = req_i.psn + (look_q.read ? look_q.psns : 24'd1);
-      st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read);
+      st_o.epsn      = next_psn;
+      st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read) + (keeps ? 24'(marks_q.passed) : '0);
       st_o.nak_sent  = 1'b0;
+      st_o.nak_all   = 1'b0;
       st_o.comm_est_sent = 1'b1;
       st_o.msg_bytes = offset + 32'(req_i.payload_bytes);
       st_o.wr_left   = (look_q.starts ? req_i.reth_bytes : st_i.wr_left) - 32'(req_i.payload_bytes);
@@ -229,6 +288,9 @@ module hca_resp_check
       end
       if (pops) st_o.rq_ci = srq_i.slot;
       if (look_q.starts) {st_o.srqn, st_o.srq_cqn} = {req_i.xrcsrq, ctx_i.recv_cqn};
+      if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps ? marks_q.left : '0;
+    end else if (places) begin
+      st_o.wr_va = marks_q.with_it;
     end
     if (lost) begin  // the receive WQE is the next message's
       st_o.epsn   = req_i.psn + 24'd1;
@@ -237,6 +299,11 @@ module hca_resp_check
     if ((accept && look_q.read) || again) st_o.rd_pushed = st_i.rd_pushed + 6'd1;
     if (apply_i) st_o.rd_again = again || (st_i.rd_again && !look_q.rd_none);
     if (nak.valid) st_o.nak_sent = 1'b1;
+    // All behind the gap comes again: nothing of it is remembered.
+    if (all_again) begin
+      st_o.nak_all = 1'b1;
+      if (st_o.in_msg inside {MsgpNone, MsgpSend}) st_o.wr_va = '0;
+    end
   end
 
   always_comb begin
@@ -259,23 +326,25 @@ module hca_resp_check
       item_o.wqe_index     = wqe;
       item_o.shared        = ctx_i.has_srq;
       item_o.msg_offset    = offset;
-      item_o.msg_last      = (look_q.ends && !inv_o) || (accept && look_q.read);
+      item_o.msg_last      = (look_q.ends && !inv_o && !places) || (accept && look_q.read);
       item_o.silent        = ctx_i.is_uc;
       item_o.rsp           = nak;
       if (accept) begin
         item_o.needs_list = look_q.send;
         item_o.kind       = look_q.send ? RxwSend : look_q.write ? RxwWrite : look_q.atomic ? RxwAtomic : RxwReadReq;
       end
+      if (places) item_o.kind = RxwWrite;
       // A READ is executed again; an atomic never is: it has the answer that it had (REL-19).
       if (again && !look_q.atomic) item_o.kind = RxwReadReq;
       if (inv_o) begin
         item_o.rsp.psn = req_i.psn;
-      end else if ((accept || look_q.earlier) && !ctx_i.is_uc && !inv_waits) begin
-        item_o.rsp.valid    = look_q.read ? (accept || again) : req_i.ack_req;
+      end else if ((accept || look_q.earlier) && !ctx_i.is_uc && !inv_waits && !nak.valid) begin
+        item_o.rsp.valid    = look_q.read ? (accept || again)
+                                          : req_i.ack_req || (accept && keeps && marks_q.passed != '0);
         item_o.rsp.syndrome = AethAck;
         item_o.rsp.msn      = st_o.msn;
         // A duplicate SEND or WRITE is answered for everything received so far (REL-19).
-        item_o.rsp.psn      = (accept || look_q.read) ? req_i.psn : st_i.epsn - 24'd1;
+        item_o.rsp.psn      = look_q.read ? req_i.psn : st_o.epsn - 24'd1;
       end
       if ((accept && look_q.read) || again) begin
         item_o.rsp.read      = 1'b1;

@@ -155,7 +155,7 @@ module hca_resp_sched
   assign open       = sl_open_i[ctx.path.sl] && (ctx.path.group == '0 || rate_open_i[ctx.path.group]);
   // A NAK that has itself moved the QP to ERR still goes out, behind the READs that came before it.
   assign last_word  = ctx.state == QpsErr && row.ack && row.ack_syndrome[6:5] == 2'b11
-                      && row.ack_syndrome != NakPsnSequence;
+                      && !(row.ack_syndrome inside {NakPsnSequence, NakSelective});
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe} || last_word;
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
   assign lost       = rsp_q.again && !found_q;

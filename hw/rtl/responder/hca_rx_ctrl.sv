@@ -217,7 +217,7 @@ module hca_rx_ctrl
   assign leaves     = qpc_apply && st.resp.held && ctx_new.has_srq
                       && (qpc_wr_i.init_rq || qpc_wr_i.qpc.state inside {QpsErr, QpsReset});
   assign resume_upd = '{rewind: 1'b1, halt: 1'b0, qpn: qpn_q, una_wqe: st.ack.una_wqe,
-                        una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done};
+                        una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done, again: '0};
 
   hca_rx_tables u_tables (
     .clk_i, .rst_i, .rd_en_i(pick), .rd_qpn_i(qpn_d),

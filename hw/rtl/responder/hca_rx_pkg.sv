@@ -6,7 +6,6 @@ package hca_rx_pkg;
   // AETH syndromes built here: bits 6:5 say what it is.
   localparam logic [7:0] AethAck = 8'h1f;  // ACK, no credit limit
   localparam logic [7:0] AethRnr = 8'h20;  // RNR NAK, or'ed with the timer code
-
   localparam logic [31:0] MaxMsgBytes = 32'h8000_0000;  // 2 GiB, XPORT-1
 
   // A work queue to flush.
@@ -23,6 +22,7 @@ package hca_rx_pkg;
     logic           tx_live;    // RTS or SQD: requests may be outstanding
     logic           is_sqe;
     logic           is_rc;      // or XRC
+    logic           selective;  // RC, and the peer takes it: hca_resp_ahead
     logic           is_xrc;
     logic           is_target;  // XRC: receives, and has no send queue; otherwise sends, and receives nothing
     logic [23:0]    xrcd;
@@ -86,11 +86,12 @@ package hca_rx_pkg;
     logic [5:0]  rd_pushed;    // READ and atomic jobs handed on, modulo 64
     logic        rd_again;     // READs were repeated: some of the jobs counted will be dropped unserved
     msgp_e       in_msg;
-    logic [63:0] wr_va;        // WRITE in progress: where the next packet goes
+    logic [63:0] wr_va;        // WRITE in progress: where the next packet goes; none, selective: hca_resp_ahead's
     logic [31:0] wr_rkey;
     logic [31:0] wr_left;      // bytes still to come
     logic [31:0] msg_bytes;    // bytes of the message in progress so far
     logic        nak_sent;     // this gap was reported (or RNR was): later PSNs drop silently
+    logic        nak_all;      // selective: all behind this gap will come again, or an RNR wait is on
     logic        comm_est_sent;
   } resp_st_t;
 
@@ -109,6 +110,7 @@ package hca_rx_pkg;
     logic [15:0] pend_wqe;
     logic [7:0]  pend_status;
     logic [1:0]  gen;            // counts restarts of the transport timer
+    few_again_t  few;            // selective: what was sent again alone
     logic        draining;       // firmware waits for everything outstanding to be acknowledged
     logic        blk_ok;         // blk is the block of una_wqe's row
     logic [MsgBlkW-1:0] blk;
@@ -181,6 +183,7 @@ package hca_rx_pkg;
     logic [7:0]     syndrome;
     logic           rd_opcode;    // a READ response opcode
     logic           at_opcode;    // ATOMIC ACKNOWLEDGE
+    nak_few_t       few;          // of NAK_SELECTIVE
     logic           rd_ends;      // READ response LAST or ONLY
     logic           from_exec;    // AjSqError: READ data could not be placed
     logic [15:0]    wqe_index;    // AjSqError
@@ -301,6 +304,7 @@ package hca_rx_pkg;
     c.is_sqe  = q.state == QpsSqe;
     c.is_rc   = is_acked(q.service);
     c.is_xrc  = q.service == ServiceXrc;
+    c.selective = q.selective && q.service == ServiceRc;
     c.is_target = q.is_target;
     c.xrcd    = q.xrcd;
     c.is_uc   = q.service == ServiceUc;
@@ -373,6 +377,7 @@ package hca_rx_pkg;
     j.qpn       = qpn;
     j.psn       = rxd.psn;
     j.syndrome  = rxd.aeth_syndrome;
+    j.few       = rxd.aeth_msn;
     j.rd_opcode = rxd.opcode[4:0] <= BthRcReadResponseOnly[4:0];
     j.at_opcode = rxd.opcode[4:0] == BthRcAtomicAcknowledge[4:0];
     j.rd_ends   = rxd.opcode[4:0] >= BthRcReadResponseLast[4:0];
@@ -452,7 +457,7 @@ package hca_rx_pkg;
     end
     if (wr.init_sq) s.ack = ack_init(wr.qpc);
     if (wr.qpc.restores) s = st_restored(wr.qpc);
-    if (wr.qpc.asks_again) s.resp.nak_sent = 1'b1;
+    if (wr.qpc.asks_again) {s.resp.nak_sent, s.resp.nak_all} = '1;
     if (goes_on) begin
       s.sq_dead           = 1'b0;
       s.ack.una_psn       = mark.psn;

@@ -78,6 +78,7 @@ fn checker(framing: Framing, link: Link) -> Checker {
         rnr_retry: 7,
         max_rd_atomic: 16,
         pipeline_ns: hca_model::PIPELINE_NS,
+        selective: false,
     });
     checker
 }

@@ -33,6 +33,7 @@ impl Talk {
             rnr_retry: 2,
             max_rd_atomic: 2,
             pipeline_ns: PIPELINE_NS,
+            selective: false,
         };
         change(&mut spec);
         let mut checker = Checker::new(Framing::Ethernet);

@@ -159,15 +159,18 @@ def expected_packet(qp, pos, retx):
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
+    # Each packet of a WRITE of its own, with its own address.
+    alone = bool(qp.context.get("selective")) and wqe.opcode == WrOpcode.RDMA_WRITE
+    opcode = 10 if alone else opcode
     opcode += qp.context["service"] << 5
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
         ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.unacked), wqe_index=index & 0xFFFF,
         datagram=int(qp.datagrams), unacked=int(qp.unacked), **({} if qp.datagrams else {"xrcsrq": wqe.remote_srqn}),
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, *ANSWERED)))
-    if read or (first and wqe.opcode in WRITE_OPS):
+    if read or alone or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,
-                      reth_bytes=left if read else wqe.length)
+                      reth_bytes=left if read else size if alone else wqe.length)
     if wqe.opcode == WrOpcode.ATOMIC_CMP_AND_SWP:
         fields.update(compare=wqe.operands[0], swap_add=wqe.operands[1])
     if wqe.opcode == WrOpcode.ATOMIC_FETCH_AND_ADD:
@@ -364,14 +367,14 @@ class SqBench(Bench):
         self.db.put(struct("qp_db_t").pack(sq=1, qpn=qp.qpn, pi=index & 0xFFFF, push=push))
 
     # ---- rx_ctrl ----------------------------------------------------------------------------------------
-    def send_ack(self, qp, psn=None, rewind=False, halt=False):
-        """Tells the requester that everything before psn is acknowledged."""
+    def send_ack(self, qp, psn=None, rewind=False, halt=False, again=0):
+        """Tells the requester that everything before psn is acknowledged. `again`: a rewind for so many packets."""
         if psn is not None:
             qp.una = psn & PSN_MASK
         index = qp.una_wqe()
         first = qp.wqes[index].first_psn if index < qp.tail else qp.tail_psn
         word = struct("ack_upd_t").pack(
-            rewind=rewind, halt=halt, qpn=qp.qpn, una_wqe=index & 0xFFFF, una_first_psn=first, una_psn=qp.una,
+            rewind=rewind, halt=halt, again=again, qpn=qp.qpn, una_wqe=index & 0xFFFF, una_first_psn=first, una_psn=qp.una,
             rd_done=qp.reads_done & 0xFFFF)
         offset = ((qp.una - first) & PSN_MASK) * qp.mtu
         self.expect_moves.append((qp, (index, offset), rewind))

@@ -118,6 +118,7 @@ impl Judge {
             rnr_retry: options.rnr_retry,
             max_rd_atomic: options.rd_atomic,
             pipeline_ns: self.pipeline_ns,
+            selective: options.selective_repeat,
         });
     }
 

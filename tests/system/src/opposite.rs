@@ -121,6 +121,7 @@ impl Opposite {
             lid: there.lid,
             mac: there.mac,
             rd_atomic: options.rd_atomic,
+            selective_repeat: false,
         };
         connect_raw(&mut qp, options, options.psns.0, &peer)?;
         let link = self.link_to_card(options.gid_index);

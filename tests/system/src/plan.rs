@@ -126,6 +126,8 @@ pub(crate) struct Plan {
     /// A program beside that uses every service.
     pub services: Option<ServicesPlan>,
     pub swarm: Swarm,
+    /// All pairs repeat selectively.
+    pub selective: bool,
 }
 
 /// Trouble beside that of the cables. Each kind is there or not: a run with only one finds what a mixture hides.
@@ -253,6 +255,9 @@ impl Plan {
             pairs,
             services,
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
+            selective: options
+                .selective
+                .unwrap_or_else(|| Rng::new(seed, "selective").percent(50)),
         }
     }
 }
@@ -530,6 +535,9 @@ impl std::fmt::Display for Plan {
         }
         if let Some(upheaval) = &self.swarm.upheaval {
             write!(f, ", {upheaval:?}")?;
+        }
+        if self.selective {
+            write!(f, ", selective repeat")?;
         }
         let Swarm {
             think_cycles,

@@ -32,6 +32,8 @@ pub struct Options {
     pub link: Option<LinkKind>,
     /// Faults of each cable.
     pub faults: Option<FaultSpec>,
+    /// Selective repeat on all connections.
+    pub selective: Option<bool>,
     /// Switches between the cards; `None`: as [`RigConfig::new`] says.
     pub switches: Option<u8>,
     /// Connections at most.
@@ -63,6 +65,7 @@ impl Default for Options {
         Self {
             link: None,
             faults: None,
+            selective: None,
             switches: None,
             pairs_max: 8,
             messages_max: 10,

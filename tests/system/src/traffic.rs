@@ -439,6 +439,7 @@ fn connect(
         gid_index,
         rd_atomic: pair.rd_atomic,
         timeout: plan.swarm.ack_timeout(),
+        selective_repeat: plan.selective,
         ..path(mtu)
     };
     let sig_all = [0, 1].map(|node: usize| pair.ends[node].sig_all);

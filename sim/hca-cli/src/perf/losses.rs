@@ -5,20 +5,23 @@ use super::table::{NONE, Row, What, again};
 
 /// QPs, and messages of each.
 const LOADS: [(usize, usize); 2] = [(1, 600), (16, 60)];
+/// Operations with go-back-N, and those that repeat selectively.
+const KINDS: [(&str, &str, &str); 4] = [
+    ("write", "WRITE", ""),
+    ("write", "WRITE, selective,", " --selective-repeat"),
+    ("send", "SEND", ""),
+    ("read", "READ", ""),
+];
 /// One packet in so many is lost; what must be left.
 const LOSSES: [(u32, f64); 2] = [(1_000, 97.0), (100, 90.0)];
 
 /// From a NAK to the packet; each load without loss, then what is left of it.
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![again()];
-    for op in ["write", "send", "read"] {
+    for (op, name, more) in KINDS {
         for (qps, iters) in LOADS {
-            let options = format!("--op {op} --qps {qps} --outstanding 16 --iters {iters}");
-            let load = format!(
-                "{} 64 KiB, {qps} QP{}",
-                op.to_uppercase(),
-                if qps == 1 { "" } else { "s" }
-            );
+            let options = format!("--op {op} --qps {qps} --outstanding 16 --iters {iters}{more}");
+            let load = format!("{name} 64 KiB, {qps} QP{}", if qps == 1 { "" } else { "s" });
             let whole = rows.len();
             rows.push(Row {
                 what: What::Messages,

@@ -210,6 +210,10 @@ pub struct Args {
     static_rate: Option<StaticRate>,
     #[command(flatten)]
     arbitration: ArbitrationArgs,
+    /// RC connections repeat selectively: what is lost of WRITEs is sent again alone. Else all behind it comes again
+    /// (go-back-N)
+    #[arg(long)]
+    selective_repeat: bool,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
     faults: FaultSpec,
     /// Switches between the cards
@@ -338,6 +342,7 @@ impl Args {
     fn path(&self, link: Link, qp: u32) -> ConnectOptions {
         let path = ConnectOptions {
             static_rate: self.static_rate.unwrap_or(StaticRate::Max).into(),
+            selective_repeat: self.selective_repeat,
             ..path(self.mtu_code())
         };
         let sl = self.sl_of(qp);

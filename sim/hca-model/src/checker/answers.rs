@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use hca_wire::{NakCode, Operation, Psn, Syndrome};
 
-use super::ConnectionSpec;
 use super::requests::Requests;
+use super::{AHEAD_PSNS, ConnectionSpec, MISSING_MAX, NAK_SELECTIVE};
 use crate::config::Service;
 use crate::packet::Packet;
 
@@ -23,6 +23,8 @@ struct Asked {
 pub(super) struct Answers {
     /// The expected PSN of a responder that has taken everything it could.
     expected: Psn,
+    /// Selective: WRITEs that have arrived behind it.
+    ahead: Vec<Psn>,
     /// The furthest request that has arrived.
     seen: Option<Psn>,
     /// The expected PSN that the responder has told of itself.
@@ -40,6 +42,7 @@ impl Answers {
         let start = spec.ends[from].sq_psn;
         Self {
             expected: start,
+            ahead: Vec::new(),
             seen: None,
             told: start,
             reads: VecDeque::new(),
@@ -67,6 +70,17 @@ impl Answers {
         }
         if packet.psn == self.expected {
             self.expected = end;
+            while self.ahead.contains(&self.expected) {
+                self.expected = self.expected.wrapping_add(1);
+            }
+            let expected = self.expected;
+            self.ahead.retain(|psn| psn.is_after(expected));
+        } else if spec.selective
+            && packet.opcode.operation() == Some(Operation::WriteOnly)
+            && (1..=AHEAD_PSNS).contains(&packet.psn.distance_from(self.expected))
+            && !self.ahead.contains(&packet.psn)
+        {
+            self.ahead.push(packet.psn);
         }
         if self.seen.is_none_or(|seen| packet.psn.is_after(seen)) {
             self.seen = Some(packet.psn);
@@ -91,7 +105,7 @@ impl Answers {
             return Err("an answer after the NAK that has ended the QP".to_owned());
         }
         match packet.opcode.operation() {
-            Some(Operation::Acknowledge) => self.acknowledge(ns, packet, requests),
+            Some(Operation::Acknowledge) => self.acknowledge(ns, packet, spec, requests),
             Some(Operation::AtomicAcknowledge) => self.atomic(packet, requests),
             Some(operation) => self.data(packet, operation, spec, requests),
             None => Err("an opcode without an operation".to_owned()),
@@ -99,7 +113,13 @@ impl Answers {
     }
 
     /// ACK and NAK.
-    fn acknowledge(&mut self, ns: u64, packet: &Packet, requests: &Requests) -> Result<(), String> {
+    fn acknowledge(
+        &mut self,
+        ns: u64,
+        packet: &Packet,
+        spec: &ConnectionSpec,
+        requests: &Requests,
+    ) -> Result<(), String> {
         let aeth = packet.ext.aeth.ok_or("an acknowledge without an AETH")?;
         let syndrome = Syndrome::from_byte(aeth.syndrome);
         let psn = packet.psn;
@@ -130,6 +150,7 @@ impl Answers {
                     return Err(format!("a gap at {psn}, but nothing behind it has arrived"));
                 }
             }
+            Syndrome::Reserved(NAK_SELECTIVE) if spec.selective => return self.names(psn, aeth.msn),
             Syndrome::RnrNak(_) => self.refusable(psn, requests, true)?,
             Syndrome::Nak(NakCode::InvalidRdRequest) | Syndrome::Reserved(_) => {
                 return Err(format!("syndrome {:#04x}", aeth.syndrome));
@@ -145,6 +166,20 @@ impl Answers {
             return Err(format!(
                 "MSN {}, but {wanted:?} messages end before {speaks_of}",
                 aeth.msn
+            ));
+        }
+        Ok(())
+    }
+
+    /// A NAK that names some packets from its PSN on: the one behind them is here, or has been. In the place of the MSN
+    /// stands how many, and the low bits of the newest PSN.
+    fn names(&self, psn: Psn, word: u32) -> Result<(), String> {
+        let missing = word >> 16;
+        let behind = psn.wrapping_add(missing);
+        let here = self.expected.is_after(behind) || self.ahead.contains(&behind);
+        if !(1..=MISSING_MAX).contains(&missing) || !here {
+            return Err(format!(
+                "{missing} packets missing from {psn} on, but {behind} is not here"
             ));
         }
         Ok(())

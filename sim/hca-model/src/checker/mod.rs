@@ -52,10 +52,19 @@ pub struct ConnectionSpec {
     /// How long packets that were made may wait inside a card, whatever answers arrive: [`PIPELINE_NS`], or more behind
     /// a slow host, where they wait for their payload.
     pub pipeline_ns: u64,
+    /// Both ends take WRITEs out of order, and send again what is missing alone (decision 0066).
+    pub selective: bool,
 }
 
 /// How long what is on its way through a card with a fast host goes on to leave it.
 pub const PIPELINE_NS: u64 = 3_000;
+
+/// Syndrome of the NAK that names some packets, on a connection that has agreed.
+const NAK_SELECTIVE: u8 = 0x68;
+/// PSNs behind the expected one of which such a responder remembers that they have come.
+const AHEAD_PSNS: i32 = 64;
+/// Packets that such a NAK can name.
+const MISSING_MAX: u32 = 31;
 
 /// The first packet that the rules do not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, reth};
 
-use super::ConnectionSpec;
 use super::message::Message;
+use super::{ConnectionSpec, NAK_SELECTIVE};
 use crate::config::Service;
 use crate::packet::Packet;
 use crate::timers::{ack_timeout_ns, rnr_wait_ns};
@@ -46,6 +46,8 @@ pub(super) struct Requests {
     pub next: Psn,
     /// What is due in this pass.
     cursor: Psn,
+    /// Selective: where it was when it went back.
+    places: VecDeque<Psn>,
     message: Message,
     messages: u32,
     /// Behind the last PSN for which there is an answer, and data.
@@ -68,6 +70,7 @@ impl Requests {
             start,
             next: start,
             cursor: start,
+            places: VecDeque::new(),
             message: Message::default(),
             messages: 0,
             answered: start,
@@ -143,7 +146,9 @@ impl Requests {
             reached = next;
         }
         match syndrome {
-            Some(Syndrome::Nak(NakCode::PsnSequence)) => self.cause(packet.psn, false),
+            Some(Syndrome::Nak(NakCode::PsnSequence) | Syndrome::Reserved(NAK_SELECTIVE)) => {
+                self.cause(packet.psn, false);
+            }
             Some(Syndrome::RnrNak(timer)) => {
                 self.cause(packet.psn, true);
                 // One that comes while the first one's time runs answers an older copy, and says nothing new.
@@ -214,11 +219,15 @@ impl Requests {
         if to.is_after(self.cursor) {
             let skipped = self.cursor;
             self.cursor = to;
-            if to.is_after(self.answered) {
+            if to.is_after(self.answered) && !(spec.selective && self.places.contains(&to)) {
                 return Err(format!("PSN {to} though {skipped} has yet to be sent again"));
             }
             return Ok(());
         }
+        if self.places.len() == CAUSES {
+            self.places.pop_front();
+        }
+        self.places.push_back(self.cursor);
         self.cursor = to;
         // To where it was told, or on from there as far as answers have come since.
         let leads_there = |cause: &Cause| !to.is_after(cause.psn) || !to.is_after(self.answered);

@@ -159,6 +159,7 @@ impl Pair {
                 rnr_retry: made[0].rnr_retry,
                 max_rd_atomic: made[0].max_rd_atomic,
                 pipeline_ns: hca_model::PIPELINE_NS,
+                selective: false,
             });
         }
         self.checker = Some(checker);

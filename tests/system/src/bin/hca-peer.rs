@@ -104,6 +104,7 @@ impl Peer {
             lid: lid as u16,
             mac: mac_bytes,
             rd_atomic: options().rd_atomic,
+            selective_repeat: false,
         };
         connect_raw(&mut self.qp, &options(), 0, &peer)?;
         self.remote = (addr as u64, rkey as u32);

@@ -1,0 +1,49 @@
+// Proof of hca_resp_ahead, the bookkeeping of packets that came behind a gap, against one PSN picked at random: it is
+// marked behind a step exactly if it was, or is the packet's; the expected PSN never stands on one that is here, never
+// passes one that is not, and what a NAK says is missing is missing, up to the first one that is here.
+module fv_resp_ahead
+  import hca_pkg::*;
+(
+  input logic                 clk_i,
+  input logic [AheadPsns-1:0] marks_i,
+  input logic [23:0]          ahead_i,
+  input logic [23:0]          any_i     // distance of some PSN from the expected one
+);
+  logic                 near, known, here, is_near;
+  logic [AheadPsns-1:0] with_it, left;
+  logic [6:0]           missing, passed, still;
+  logic [23:0]          now;    // distance of the same PSN when the expected packet has come
+
+  hca_resp_ahead u_dut (
+    .marks_i, .ahead_i, .near_o(near), .known_o(known), .with_o(with_it), .missing_o(missing), .passed_o(passed),
+    .left_o(left), .still_o(still)
+  );
+
+  // Of marks: is the packet at that distance here?
+  function automatic logic has(logic [AheadPsns-1:0] marks, logic [23:0] distance);
+    return distance != '0 && distance <= 24'(AheadPsns) && marks[6'(distance - 24'd1)];
+  endfunction
+
+  assign here    = has(marks_i, any_i);
+  assign is_near = ahead_i != '0 && ahead_i <= 24'(AheadPsns);
+  assign now     = any_i - 24'd1 - 24'(passed);
+
+  always_ff @(posedge clk_i) begin
+    m_any: assume (any_i != '0 && any_i <= 24'(AheadPsns) + 24'd66);
+    a_near: assert (near == is_near && known == has(marks_i, ahead_i));
+    a_with: assert (has(with_it, any_i) == (here || (near && any_i == ahead_i)));
+    // Nothing before the first one that is here, and that one is.
+    a_missing: assert (any_i >= 24'(missing) || !has(with_it, any_i));
+    a_first: assert (with_it == '0 || has(with_it, 24'(missing)));
+    a_none: assert (with_it != '0 || missing == 7'(AheadPsns) + 7'd1);
+    // The expected PSN passes what is here, and nothing else.
+    a_passed: assert (any_i > 24'(passed) || here);
+    a_stops: assert (!has(marks_i, 24'(passed) + 24'd1));
+    a_left: assert (any_i <= 24'(passed) + 24'd1 || has(left, now) == here);
+    a_still: assert (left == '0 || (has(left, 24'(still)) && (any_i <= 24'(passed) + 24'd1 || now >= 24'(still)
+                                                              || !here)));
+    c_two: cover (passed == 7'd3 && still == 7'd4 && left != '0);
+    c_all: cover (passed == 7'(AheadPsns));
+    c_joins: cover (near && !known && missing == 7'd5 && with_it[63]);
+  end
+endmodule
