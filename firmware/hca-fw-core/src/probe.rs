@@ -66,7 +66,7 @@ impl Probes {
     #[inline(never)]
     pub fn step<B: Bus>(&mut self, hal: &mut Hal<B>) -> CmdResult {
         let at = self.next;
-        if at > self.count || self.count == 0 {
+        if at > self.count || at == 0 {
             return Ok(());
         }
         self.next = at + 1;
@@ -80,7 +80,7 @@ impl Probes {
     /// All of them have been read.
     #[inline(always)]
     pub fn finish<B: Bus>(&mut self, hal: &mut Hal<B>) -> CmdResult {
-        while self.next <= self.count {
+        while self.next != 0 && self.next <= self.count {
             self.step(hal)?;
         }
         Ok(())
