@@ -1,5 +1,6 @@
-"""One end of a transfer by Mooncake's engine: DEVICE FILE serves a buffer, DEVICE FILE ADDRESS... writes one there and
-reads it back. FILE tells the client where the server is; the server ends when the client has removed it."""
+"""One end of a transfer by Mooncake's engine: `serve DEVICE FILE` serves a buffer, `transfer DEVICE FILE` writes one there
+and reads it back; `repeat DEVICE FILE` writes until that fails, and says so. FILE tells the client where the server is;
+the server ends when the client has removed it."""
 
 import ctypes
 import json
@@ -45,12 +46,23 @@ def pattern():
     return random.Random(1).randbytes(BYTES)
 
 
-def transfer(device, file):
+def meet(device, file):
     engine, buffer = start(device)
     wait_until(file.exists, "the server has started")
-    where = json.loads(file.read_text(encoding="ascii"))
-    here = ctypes.addressof(buffer)
     buffer[:BYTES] = pattern()
+    return engine, buffer, json.loads(file.read_text(encoding="ascii")), ctypes.addressof(buffer)
+
+
+def repeat(device, file):
+    engine, _, where, here = meet(device, file)
+    code = 0
+    while code == 0:
+        code = engine.transfer_sync_write(where["target"], here, where["address"], BYTES)
+    print(f"a write fails: {code}", flush=True)
+
+
+def transfer(device, file):
+    engine, buffer, where, here = meet(device, file)
     code = engine.transfer_sync_write(where["target"], here, where["address"], BYTES)
     assert code == 0, f"write: {code}"
     code = engine.transfer_sync_read(where["target"], here + BYTES, where["address"], BYTES)
@@ -60,7 +72,7 @@ def transfer(device, file):
 
 
 if __name__ == "__main__":
-    {"serve": serve, "transfer": transfer}[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))
+    {"serve": serve, "transfer": transfer, "repeat": repeat}[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))
     # The engine's threads do not end by themselves when Python does.
     sys.stdout.flush()
     os._exit(0)

@@ -1,5 +1,6 @@
-"""One end of a transfer by NIXL: FILE serves a buffer, FILE client writes one there and reads it back. FILE tells the
-client who the server is and where its buffer; the server ends when the client has removed it."""
+"""One end of a transfer by NIXL: `FILE` serves a buffer, `FILE client` writes one there and reads it back; `FILE repeat`
+writes until that fails, and says so. FILE tells the client who the server is and where its buffer; the server ends when
+the client has removed it."""
 
 import base64
 import ctypes
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 from nixl_cu12._api import nixl_agent, nixl_agent_config
+from nixl_cu12._bindings import nixlBackendError, nixlRemoteDisconnectError
 
 BYTES = 1 << 20
 LIMIT_S = 300
@@ -57,13 +59,26 @@ def move(agent, kind, here, there):
     agent.release_xfer_handle(handle)
 
 
-def transfer(file):
+def meet(file):
     wait_until(file.exists, "the server has started")
     where = json.loads(file.read_text(encoding="ascii"))
     agent, buffer = start("client")
     agent.add_remote_agent(base64.b64decode(where["metadata"]))
-    here = ctypes.addressof(buffer)
     buffer[:BYTES] = pattern()
+    return agent, buffer, where, ctypes.addressof(buffer)
+
+
+def repeat(file):
+    agent, _, where, here = meet(file)
+    try:
+        while True:
+            move(agent, "WRITE", here, where["address"])
+    except (AssertionError, nixlRemoteDisconnectError, nixlBackendError) as failed:
+        print(f"a write fails: {failed!r}", flush=True)
+
+
+def transfer(file):
+    agent, buffer, where, here = meet(file)
     move(agent, "WRITE", here, where["address"])
     move(agent, "READ", here + BYTES, where["address"])
     file.unlink()
@@ -71,8 +86,8 @@ def transfer(file):
 
 
 def main():
-    file = Path(sys.argv[1])
-    (transfer if sys.argv[2:] == ["client"] else serve)(file)
+    file, *what = sys.argv[1:]
+    {(): serve, ("client",): transfer, ("repeat",): repeat}[tuple(what)](Path(file))
 
 
 if __name__ == "__main__":

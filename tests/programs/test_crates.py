@@ -47,9 +47,10 @@ def test_async_rdma(sim, row, examples):
     assert done.code == 0 and re.findall(r"^response: (\w+)", done.text, re.MULTILINE) == ["hello", "world"], done
 
 
-def test_async_rdma_by_addresses(hca, row, examples):
-    row("cm_server, cm_client of the crate async-rdma")
-    done = run_pair(hca, [examples / "cm_server"], [examples / "cm_client", "10.0.0.1", 7471])
+@pytest.mark.parametrize("faults", [(), ("--faults", "loss=0.001")])
+def test_async_rdma_by_addresses(hca, row, examples, faults):
+    row("cm_server, cm_client of the crate async-rdma", "0.1 % loss" if faults else "")
+    done = run_pair(hca, [examples / "cm_server"], [examples / "cm_client", "10.0.0.1", 7471], *faults)
     assert done.returncode == 0, done
     for name, said in (("server", "recv : "), ("client", "recv: ")):
         assert said + str([1] * 16) in end(done, name), done

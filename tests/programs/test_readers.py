@@ -85,6 +85,10 @@ def test_mooncake(hca, row, tmp_path, mooncake, lossy):
     assert min(found[WRITE], found[READ]) >= BYTES // MTU, found
 
 
+NIXL_SETTINGS = ["UCX_TLS=rc_verbs,ud_verbs:aux", "UCX_NET_DEVICES=hca0:1", "UCX_IB_ROCE_REACHABILITY_MODE=all",
+                 "UCX_RC_TIMEOUT=2ms", "UCX_WARN_UNUSED_ENV_VARS=n"]
+
+
 @pytest.fixture(scope="session")
 def nixl():
     path = PROGRAMS / "nixl"
@@ -100,9 +104,8 @@ def test_nixl(hca, row, tmp_path, nixl, link, lossy):
     unless it is told not to. At the end it waits for its peer's acknowledges, in simulated time."""
     row("NIXL", f"{BYTES} bytes written and read back, over its own UCX{LOSSY[lossy]}", link)
     place, capture = tmp_path / "where", tmp_path / "link.pcap"
-    settings = ["UCX_TLS=rc_verbs,ud_verbs:aux", "UCX_NET_DEVICES=hca0:1", "UCX_IB_ROCE_REACHABILITY_MODE=all",
-                "UCX_RC_TIMEOUT=2ms", "UCX_WARN_UNUSED_ENV_VARS=n", f"PYTHONPATH={nixl}", "PYTHONDONTWRITEBYTECODE=1"]
-    program = ["env", *settings, sys.executable, HERE / "nixl_end.py", place]
+    program = ["env", *NIXL_SETTINGS, f"PYTHONPATH={nixl}", "PYTHONDONTWRITEBYTECODE=1", sys.executable,
+               HERE / "nixl_end.py", place]
     done = run_pair(hca, program, [*program, "client"], "--link", link, *FAULTS[lossy], capture=capture)
     assert done.returncode == 0, done
     assert f"{BYTES} bytes arrived: True" in end(done, "server"), done
