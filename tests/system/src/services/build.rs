@@ -120,6 +120,7 @@ impl Services<'_> {
                 posted: VecDeque::new(),
                 is_armed: false,
                 arms: 0,
+                below_ns: None,
             });
         }
         Ok(())

@@ -178,8 +178,13 @@ impl Services<'_> {
             // It is on its way into the peer's memory, and nothing stops it.
             Kind::Write { .. } if is_reliable => {
                 let bytes = gather(&self.ledgers[*from], pieces);
-                self.ledgers[region].must(place.offset, &bytes);
-                Ok(())
+                if self.ledgers[region].comes(place.offset, &bytes) {
+                    Ok(())
+                } else {
+                    Err(wrong(format!(
+                        "{here}: done though its target was taken away before"
+                    )))
+                }
             }
             Kind::Read => {
                 let bytes = self.ledgers[region].expected(place.offset, place.len).to_vec();

@@ -473,13 +473,13 @@ impl<'a> Draft<'a> {
 
     /// Windows belong to their connection: they are not taken away here.
     fn deeds(&mut self) {
-        if !self.rng.percent(55) {
+        if !self.rng.percent(75) {
             return;
         }
         let total: usize = self.plan.lanes.iter().map(|lane| lane.messages.len()).sum();
-        for _ in 0..self.rng.between(1, 3) {
+        for _ in 0..self.rng.between(1, 4) {
             let conn = self.rng.below(self.plan.conns.len() as u32) as usize;
-            let (deed, after) = (self.draw_deed(conn), self.rng.below(total as u32).into());
+            let (deed, after) = (self.draw_deed(conn), self.rng.below(total as u32 / 2 + 1).into());
             let end = self.rng.below(self.plan.conns[conn].seats.len() as u32) as usize;
             let grace = self.rng.pick(&[0, 0, 3, 20]);
             if deed == Deed::Drain && self.plan.seats[self.plan.conns[conn].seats[end]].is_target {

@@ -115,6 +115,18 @@ impl Ledger {
         self.care[range].fill(Care::Exact);
     }
 
+    /// What might come has come. False: it was not to come any more, and what is to stay is something else.
+    pub fn comes(&mut self, offset: u32, bytes: &[u8]) -> bool {
+        let range = self.range(offset, bytes.len());
+        let stays = |at: usize| self.care[at] == Care::Exact;
+        let fits = range
+            .clone()
+            .zip(bytes)
+            .all(|(at, byte)| !stays(at) || self.now[at] == *byte);
+        self.must(offset, bytes);
+        fits
+    }
+
     /// What is there is the card's affair for a while; what was known comes back with [`Ledger::as_before`].
     pub fn any(&mut self, offset: u32, len: u32) {
         let range = self.range(offset, len as usize);

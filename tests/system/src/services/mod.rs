@@ -18,6 +18,7 @@ mod words;
 
 use std::collections::{HashMap, VecDeque};
 
+use hca_dev::Device;
 use hca_link::LinkKind;
 use hca_verbs::{Ah, CompChannel, Cq, EventKind, Mw, RawQp, Service, Srq, XrcTarget, Xrcd};
 
@@ -44,6 +45,8 @@ const BIND_BIT: u64 = 1 << 30;
 const BINDS: u32 = 2;
 /// Longest time that a moderated event waits, and some.
 const MODERATION_CYCLES: u64 = 6_000;
+/// An event has come by then, behind the slowest host and firmware.
+const EVENT_NS: u64 = 500_000;
 /// Times that a limit is armed.
 const ARMS: u32 = 4;
 
@@ -90,6 +93,8 @@ struct Pool {
     /// Of an SRQ: the limit is armed; times it was.
     is_armed: bool,
     arms: u32,
+    /// Since then fewer are posted than the limit.
+    below_ns: Option<u64>,
 }
 
 /// Messages of a seat on their way.
@@ -259,6 +264,7 @@ impl<'a> Services<'a> {
         changed |= self.take_completions(Take::Due)?;
         changed |= self.do_deeds(rig)?;
         for pool in 0..self.pools.len() {
+            self.expect_limit(pool)?;
             changed |= self.post_receives(pool)?;
         }
         for conn in 0..self.conns.len() {
@@ -342,7 +348,7 @@ impl<'a> Services<'a> {
                 continue;
             };
             let there = srq.max_wr() - srq.free_slots();
-            if pool.is_armed && there < shared.limit {
+            if pool.is_armed && (there < shared.limit || pool.below_ns.is_some()) {
                 return Err(wrong(format!(
                     "SRQ {} has {there} receives, and the limit of {} was not told",
                     srq.srqn(),
@@ -405,6 +411,26 @@ impl<'a> Services<'a> {
         }
     }
 
+    /// SPEC-6: fewer posted than the limit are told, in time.
+    fn expect_limit(&mut self, pool: usize) -> Result<(), RigError> {
+        let now_ns = self.nodes[0].dev.now_ns();
+        let run = &mut self.pools[pool];
+        let (Some(srq), Some(shared)) = (&run.shared, &self.plan.pools[pool].shared) else {
+            return Ok(());
+        };
+        if run.is_armed && srq.max_wr() - srq.free_slots() < shared.limit {
+            run.below_ns.get_or_insert(now_ns);
+        }
+        match run.below_ns {
+            Some(since) if now_ns > since + EVENT_NS => Err(wrong(format!(
+                "SRQ {} has had less than its limit of {} for {EVENT_NS} ns, and that was not told",
+                srq.srqn(),
+                shared.limit
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn limit_reached(&mut self, node: usize, id: u32, here: &str) -> Result<(), RigError> {
         for (pool, plan) in self.pools.iter_mut().zip(&self.plan.pools) {
             let Some(srq) = pool
@@ -420,7 +446,7 @@ impl<'a> Services<'a> {
                     srq.srqn()
                 )));
             }
-            pool.is_armed = false;
+            (pool.is_armed, pool.below_ns) = (false, None);
             return Ok(());
         }
         Err(wrong(format!("{here}, which is nobody's")))
