@@ -263,6 +263,7 @@ const MAX_RD_SHIFT: u32 = 26;
 const MTU_SHIFT: u8 = 4;
 /// Of qp_access_flags RELAXED_ORDERING.
 const RELAXED: u8 = 1 << 3;
+const ORDER_SHIFT: u32 = access::RELAXED_ORDERING.trailing_zeros() - 3;
 const ACCESS: u8 = 15;
 const PORT_SHIFT: u8 = 4;
 const PORT: u8 = 3 << PORT_SHIFT;
@@ -321,22 +322,12 @@ impl Attrs {
 
     /// Below 16, and RELAXED_ORDERING.
     pub fn qp_access_flags(&self) -> u32 {
-        let order = if self.state & RELAXED == 0 {
-            0
-        } else {
-            access::RELAXED_ORDERING
-        };
-        u32::from(self.access & ACCESS) | order
+        u32::from(self.access & ACCESS) | u32::from(self.state & RELAXED) << ORDER_SHIFT
     }
 
     pub fn set_qp_access_flags(&mut self, flags: u32) {
         self.access = self.access & !ACCESS | flags as u8 & ACCESS;
-        let order = if flags & access::RELAXED_ORDERING == 0 {
-            0
-        } else {
-            RELAXED
-        };
-        self.state = self.state & !RELAXED | order;
+        self.state = self.state & !RELAXED | (flags >> ORDER_SHIFT) as u8 & RELAXED;
     }
 
     pub fn port_num(&self) -> u8 {

@@ -159,7 +159,6 @@ def expected_packet(qp, pos, retx):
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
-    # Each packet of a WRITE of its own, with its own address.
     alone = bool(qp.context.get("selective")) and wqe.opcode == WrOpcode.RDMA_WRITE
     opcode = 10 if alone else opcode
     opcode += qp.context["service"] << 5
@@ -374,8 +373,8 @@ class SqBench(Bench):
         index = qp.una_wqe()
         first = qp.wqes[index].first_psn if index < qp.tail else qp.tail_psn
         word = struct("ack_upd_t").pack(
-            rewind=rewind, halt=halt, again=again, qpn=qp.qpn, una_wqe=index & 0xFFFF, una_first_psn=first, una_psn=qp.una,
-            rd_done=qp.reads_done & 0xFFFF)
+            rewind=rewind, halt=halt, again=again, qpn=qp.qpn, una_wqe=index & 0xFFFF, una_first_psn=first,
+            una_psn=qp.una, rd_done=qp.reads_done & 0xFFFF)
         offset = ((qp.una - first) & PSN_MASK) * qp.mtu
         self.expect_moves.append((qp, (index, offset), rewind))
         self.ack.put(word)

@@ -222,7 +222,7 @@ class Network:
 @cocotb.test()
 @cocotb.parametrize(seed=[1, 2, 3, 4])
 async def a_lossy_network(dut, seed):
-    """Every packet is placed: WRITEs once unless the responder had to forget them, none that is before the expected PSN;
+    """Every packet is placed: WRITEs once unless the responder had to forget them, none before the expected PSN;
     what completes does so once and in order. Loss, copies and disorder by seed."""
     env, qp = await setup(dut, rq_psn=PSN_MASK - 100 * seed, rq_log_size=15)
     rng = env.rng
