@@ -278,8 +278,10 @@ pub fn open(ca_name: Option<&str>, port_num: c_int) -> Call<c_int> {
         let station = Station::new(&key)?;
         USER.store(std::process::id(), Ordering::Relaxed);
         // Behind the libraries that the device needs, so it runs before they end.
-        // SAFETY: a function that lives as long as the process.
-        AT_EXIT.call_once(|| drop(unsafe { libc::atexit(before_exit) }));
+        AT_EXIT.call_once(|| {
+            // SAFETY: a function that lives as long as the process. Where no more fit, nothing is waited for.
+            let _ = unsafe { libc::atexit(before_exit) };
+        });
         state.stations.insert(key.clone(), station);
         let of_thread = key.clone();
         let thread = std::thread::Builder::new().name("umad".into());

@@ -16,12 +16,14 @@ module hca_sq_again
   input  logic             few_i,      // some packets are sent again alone
   input  logic [MissingW-1:0] count_i, // so many
   input  sq_dyn_t          dyn_i,      // the position before
-  input  logic             sent_i,     // strobe: a packet is made
+  input  logic             plan_i,     // a packet is made next
+  input  logic             sent_i,     // strobe: it is made
   input  logic             many_i,     // with sent_i: it takes several PSNs (READ), and ends what is sent again alone
   input  logic             we_i,       // the turn ends
-  output logic             over_o,     // with read_i: all of them have been made, the position moves back
+  output logic             over_o,     // behind read_i: all of them have been made, the position moves back
   output logic             active_o,   // behind read_i: some are being sent again alone
-  output logic             last_o,     // the packet under way is the last one of them
+  output logic             ends_o,     // with plan_i: the packet is the last one of them
+  output logic             last_o,     // the same from then on
   output sq_back_t         back_o
 );
 
@@ -33,16 +35,17 @@ module hca_sq_again
   place_t places_q [Slots];
   place_t place_q;
   logic [Slots-1:0] active_q, over_q;
-  logic   on_q, unused_bits;
+  logic   on_q, all_q, unused_bits;
 
   assign unused_bits = ^{dyn_i, many_i};
-  assign over_o      = active_q[slot_i] && over_q[slot_i] && !fresh_i;
+  assign over_o      = on_q && all_q;
   assign active_o    = on_q;
-  assign last_o      = on_q && (place_q.left == MissingW'(1) || many_i);
+  assign ends_o      = on_q && (place_q.left == MissingW'(1) || many_i);
   assign back_o      = place_q.back;
 
   always_ff @(posedge clk_i) begin
-    if (read_i) {place_q, on_q} <= {places_q[slot_i], active_q[slot_i] && !fresh_i};
+    if (plan_i) last_o <= ends_o;
+    if (read_i) {place_q, all_q, on_q} <= {places_q[slot_i], over_q[slot_i], active_q[slot_i] && !fresh_i};
     else if (redo_i) begin
       on_q <= few_i;
       if (few_i) place_q.left <= count_i;

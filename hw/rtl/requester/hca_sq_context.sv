@@ -10,13 +10,15 @@ module hca_sq_context
   input  logic        clk_i,
   input  logic [SlotW-1:0] slot_i, // of the turn
   input  logic        fresh_i,     // it has another QP than before
+  input  logic        read_i,      // the turn begins; the cycle behind:
   input  logic        load_i,      // the context is there:
   input  sq_qpc_t     ctx_qpc_i,
   input  sq_ack_t     ctx_ack_i,
   input  sq_dyn_t     ctx_dyn_i,
   input  logic [15:0] ctx_pi_i,
   input  logic        redo_i,      // the position becomes redo_o
-  input  logic        sent_i,      // a packet is made,
+  input  logic        plan_i,      // a packet is made next,
+  input  logic        sent_i,      // is made,
   input  logic        many_i,      // of several PSNs (READ)
   input  logic        over_i,      // the turn is over
   input  logic        pop_i,       // the position is behind the WQE,
@@ -27,6 +29,7 @@ module hca_sq_context
   input  logic [15:0] pi_i,
   output sq_news_t    news_o,
   output sq_dyn_t     redo_o,
+  output logic        ends_o,      // with plan_i: behind the packet the position goes back
   output logic        back_o,      // behind the packet under way the position goes back to where it was before a gap
   output logic        same_o       // the cycle behind: a WQE that is being sent need not be read again
 );
@@ -42,8 +45,8 @@ module hca_sq_context
   );
 
   hca_sq_again #(.Slots(Slots)) u_again (
-    .clk_i, .slot_i, .read_i(load_i), .fresh_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .sent_i, .many_i,
-    .we_i(over_i), .over_o(all_again), .active_o(again), .last_o(back_o), .back_o(back)
+    .clk_i, .slot_i, .read_i, .fresh_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .plan_i, .sent_i,
+    .many_i, .we_i(over_i), .over_o(all_again), .active_o(again), .ends_o, .last_o(back_o), .back_o(back)
   );
 
   always_ff @(posedge clk_i) begin

@@ -124,7 +124,7 @@ module hca_sq_emit
 
   // ---- Derived from the context ---------------------------------------------------------------------
   logic [3:0]  stride;          // blocks
-  logic        plain, stay, same, pkt_end, turn_full, goes_back, unused_bits;
+  logic        plain, stay, same, plan, pkt_end, ends_again, goes_back, unused_bits;
 
   assign unused_bits = news.pi_far;
   assign stride = 4'd1 << qpc_q.log_stride;
@@ -132,12 +132,13 @@ module hca_sq_emit
   hca_sq_context #(.Slots(Slots)) u_context (
     .clk_i, .fresh_i,
     .slot_i   (slot_q),
-    .load_i   (at_q[StCtx]),
+    .read_i   (at_q[StLoad]), .load_i(at_q[StCtx]),
     .ctx_qpc_i, .ctx_ack_i,
     .ctx_dyn_i(dyn),
     .ctx_pi_i (slot_pi_i),
     .redo_i   (at_q[StRedo]),
-    .sent_i   (pkt_end), .many_i(look_q.read), .over_i(at_q[StEnd] || at_q[StOpen]),
+    .plan_i   (plan), .ends_o(ends_again), .sent_i(pkt_end), .many_i(look_q.read),
+    .over_i   (at_q[StEnd] || at_q[StOpen]),
     .pop_i    (pop_o), .last_i(look_q.last_wqe), .back_o(goes_back),
     .qpc_i    (qpc_q), .ack_i(ack_q), .dyn_i(dyn_q), .pi_i(pi_q),
     .news_o   (news), .redo_o(dyn_redo), .same_o(same)
@@ -178,7 +179,7 @@ module hca_sq_emit
   logic [23:0] rest;
   logic [12:0] piece;
   logic        full, none, was_shut;  // full: no packet of the turn follows
-  logic        plan, big, pkt_fire, seg_fire, fits, used_up, check, stop;
+  logic        big, pkt_fire, seg_fire, fits, used_up, check, stop;
 
   assign plan = at_q[StWqe] || at_q[StCheck];
 
@@ -274,7 +275,6 @@ module hca_sq_emit
   );
 
   // ---- What follows a packet ------------------------------------------------------------------------
-  assign full = turn_full || goes_back;
   always_comb begin
     after_pkt = StEnd;
     end_pkt   = EndAgain;
@@ -299,7 +299,7 @@ module hca_sq_emit
     .begin_i  (at_q[StLoad]),
     .read_i   (at_q[StCtx]),
     .fresh_i  (redo_o && fresh_i),
-    .plan_i   (plan),
+    .plan_i   (plan), .ends_i(ends_again),
     .large_i  (big),
     .made_i   (pkt_end),
     .over_i   (at_q[StEnd] || at_q[StOpen]),
@@ -307,7 +307,7 @@ module hca_sq_emit
     .gate_i,
     .want_slot_i,
     .stopped_i(fetch_err_i || exhausted_i),
-    .full_o   (turn_full),
+    .full_o   (full),
     .none_o   (none),
     .shut_o   (was_shut),
     .end_o    (end_now)

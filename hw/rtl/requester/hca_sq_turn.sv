@@ -15,6 +15,7 @@ module hca_sq_turn
   input  logic             read_i,       // the cycle behind it
   input  logic             fresh_i,      // strobe: the slot's QP is seen for the first time
   input  logic             plan_i,       // a packet is made next,
+  input  logic             ends_i,       // the last one of the turn,
   input  logic             large_i,      // of this size
   input  logic             made_i,       // strobe: it is made
   input  logic             over_i,       // the turn is over
@@ -49,7 +50,7 @@ module hca_sq_turn
     else if (made_i) count_q <= count_q + weight_q;
     if (plan_i) begin
       weight_q <= weight;
-      full_o   <= count_q + weight >= (gate_i.urgent ? CountW'(4) : CountW'(Burst));
+      full_o   <= count_q + weight >= (gate_i.urgent ? CountW'(4) : CountW'(Burst)) || ends_i;
     end
     if (read_i) quota_q <= quotas_q[slot_i];
     else if (fresh_i) quota_q <= '0;

@@ -130,13 +130,18 @@ module hca_ack_unit
 
   // ---- NAKs of a gap that name what is missing --------------------------------------------------------
   // Until something has come that was sent behind what was sent again, that may be on its way: no second time.
-  logic        few_new;
+  logic        few_new, few_q;
   logic [15:0] few_since;
   logic        unused_few;
   assign unused_few = ^{few_since[14:0], job_i.few.zero};
-  assign few_since = job_i.few.seen - ack_q.few.mark - AgainSlack;
-  assign few_new   = job_i.kind == AjAck && job_i.syndrome == NakSelective && ctx_i.selective && !implied_q
-                     && job_i.few.missing != '0 && (!few_open(ack_q.few, ack_q.una_psn) || !few_since[15]);
+  assign few_since = job_i.few.seen - st_i.few.mark - AgainSlack;
+  assign few_new   = few_q && !implied_q;
+
+  // Its PSN is the oldest unacknowledged one when all before it has been walked.
+  always_ff @(posedge clk_i) begin
+    if (start_i) few_q <= job_i.kind == AjAck && job_i.syndrome == NakSelective && ctx_i.selective
+                          && job_i.few.missing != '0 && (!few_open(st_i.few, job_i.psn) || !few_since[15]);
+  end
 
   always_comb begin
     base = ack_q;

@@ -20,11 +20,23 @@ module hca_resp_ahead
   logic [AheadPsns-1:0]         gone;   // marks without the first run
   logic [6:0]                   first, hole;
 
-  // Place of the lowest bit set; AheadPsns: none is.
+  // Place of the lowest bit set; AheadPsns: none is. By halves: the lower one has it, or the upper one.
   function automatic logic [6:0] lowest(logic [AheadPsns-1:0] bits);
     logic [6:0] found;
-    found = 7'(AheadPsns);
-    for (int i = AheadPsns - 1; i >= 0; i--) if (bits[i]) found = 7'(i);
+    logic [31:0] half;
+    found = '0;
+    found[6] = bits == '0;
+    found[5] = bits[31:0] == '0 && !found[6];
+    half     = found[5] ? bits[63:32] : bits[31:0];
+    found[4] = half[15:0] == '0 && !found[6];
+    if (found[4]) half[15:0] = half[31:16];
+    found[3] = half[7:0] == '0 && !found[6];
+    if (found[3]) half[7:0] = half[15:8];
+    found[2] = half[3:0] == '0 && !found[6];
+    if (found[2]) half[3:0] = half[7:4];
+    found[1] = half[1:0] == '0 && !found[6];
+    if (found[1]) half[1:0] = half[3:2];
+    found[0] = !half[0] && !found[6];
     return found;
   endfunction
 
