@@ -1,6 +1,6 @@
-"""One end of a transfer by Mooncake's engine: `serve DEVICE FILE` serves a buffer, `transfer DEVICE FILE` writes one there
-and reads it back; `repeat DEVICE FILE` writes until that fails, and says so. FILE tells the client where the server is;
-the server ends when the client has removed it."""
+"""One end of a transfer by Mooncake's engine: `serve DEVICE FILE` serves a buffer, `transfer DEVICE FILE` writes one
+there and reads it back; `repeat DEVICE FILE` writes until that fails, and says so. FILE tells the client where the
+server is; the server ends when the client has removed it."""
 
 import ctypes
 import json

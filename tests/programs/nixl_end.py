@@ -1,6 +1,6 @@
-"""One end of a transfer by NIXL: `FILE` serves a buffer, `FILE client` writes one there and reads it back; `FILE repeat`
-writes until that fails, and says so. FILE tells the client who the server is and where its buffer; the server ends when
-the client has removed it."""
+"""One end of a transfer by NIXL: `FILE` serves a buffer, `FILE client` writes one there and reads it back; `FILE
+repeat` writes until that fails, and says so. FILE tells the client who the server is and where its buffer; the server
+ends when the client has removed it."""
 
 import base64
 import ctypes
