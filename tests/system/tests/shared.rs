@@ -37,7 +37,7 @@ fn many_qps_receive_from_one_queue() {
             }
             bench.check_memory();
             assert_eq!(bench.srq.free_slots(), 0);
-            bench.rig.check_idle(100_000).unwrap();
+            bench.rig.check_idle(1_000_000).unwrap();
         }
     }
 }
@@ -256,7 +256,7 @@ fn limits_are_told_once() {
         assert!(bench.srq.destroy().is_err(), "QPs use it");
         bench.receivers.clear();
         bench.srq.destroy().unwrap();
-        bench.rig.check_idle(100_000).unwrap();
+        bench.rig.check_idle(1_000_000).unwrap();
     }
 }
 
@@ -338,7 +338,7 @@ fn reset_and_destroy_give_the_slot_back() {
                 while bench.rig.nodes[1].context.poll_async_event().is_some() {}
                 bench.quiet();
                 bench.check_slots(2);
-                bench.rig.check_idle(100_000).unwrap();
+                bench.rig.check_idle(1_000_000).unwrap();
             }
         }
     }
