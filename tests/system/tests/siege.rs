@@ -1,6 +1,7 @@
 //! Random commands, doorbells, rings and resets of one function on each card, while function 0 of both transfers and
 //! checks its bytes, its completions and the time they take (D15, SYS-7, KEY-1).
 
+use hca_cosim::Processor;
 use hca_system_tests::siege::{Report, run};
 
 /// Runs seeds until so many operations are done; stops at the first that did harm, whose text says how to repeat it.
@@ -34,8 +35,13 @@ fn assert_worth_it(total: &Report) {
         tally.done * 10 > tally.answers,
         "hardly any command was done: {tally:?}"
     );
+    // On the card's own processor a command takes some thousand cycles, in which the attackers do other things.
+    let in_a_thousand = match Processor::chosen() {
+        Processor::Native => 10,
+        Processor::Core => 1,
+    };
     assert!(
-        tally.answers * 100 > tally.operations,
+        tally.answers * 1_000 > tally.operations * in_a_thousand,
         "hardly any command was answered: {tally:?}"
     );
     assert!(total.bytes > 0 && total.messages > 0);
