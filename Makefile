@@ -141,7 +141,7 @@ test-soft-core: setup ## system tests with firmware on the card's own processor 
 	  $(addprefix --test ,states keys device_memory events management partitions generations transfer atomics \
 	  datagrams errors groups pages priorities rates refused shared shared_failures unreliable vpi \
 	  control_plane hostile naks push data_path source overrun lanes drain liveness stages report selective \
-	  loopback wrap congestion cache switches timeline huge determinism siege incast fence \
+	  loopback wrap congestion cache switches timeline huge siege incast fence \
 	  windows xrc)) || ok=false; \
 	$$ok
 
