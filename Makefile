@@ -132,17 +132,11 @@ test-switches: setup ## the transport's system tests through two switches
 	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast $(or $(SWITCHED),-p hca-system-tests) \
 	  --test transfer --test naks --test errors
 
-# Whatever talks to firmware much; the quick part of it is in make test (soft_core.rs). The second part runs though the
-# first one has failed.
-test-soft-core: setup ## system tests with firmware on the card's own processor (half an hour)
+# The quick part of it is in make test (soft_core.rs). The second part runs though the first one has failed.
+test-soft-core: setup ## every system test with firmware on the card's own processor (half an hour)
 	@set -x; ok=true; \
 	cargo test --quiet --release --no-fail-fast -p hca-system-tests --test soft_core -- --include-ignored || ok=false; \
-	HCA_FIRMWARE=core cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
-	  $(addprefix --test ,states keys device_memory events management partitions generations transfer atomics \
-	  datagrams errors groups pages priorities rates refused shared shared_failures unreliable vpi \
-	  control_plane hostile naks push data_path source overrun lanes drain liveness stages report selective \
-	  loopback wrap congestion cache switches timeline huge siege incast fence \
-	  windows xrc)) || ok=false; \
+	HCA_FIRMWARE=core cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),--tests) || ok=false; \
 	$$ok
 
 # A toolchain of its own, which scripts/setup.sh does not install: rustup toolchain install nightly -c miri,rust-src

@@ -1,5 +1,5 @@
 """QoS that OpenSM's policy sets up on switches and cards alike: the tables are what it says, and traffic shares a trunk
-by them (VL-8, VL-12, MGMT-5)."""
+by them (VL-8, VL-10, VL-12, MGMT-5)."""
 
 import json
 import re
@@ -57,13 +57,15 @@ def managed(fabric):
 
 def test_tables_are_the_policy(fabric):
     """VL-8, VL-12: each card and each port of a switch has the policy's tables: as smpquery says, and as the simulator
-    works by them."""
+    works by them. VL-11: arbitration may be missing; ports that have it say how long their tables are."""
     net = managed(fabric)
     switches = net.switches()
     for card, lid in enumerate(net.lids(4)):
         told = link_of(net, card)
         assert (told["vlarb_high"], told["vlarb_low"]) == (words(HIGH), words(LOW)), told
         assert (told["high_limit"], told["sl2vl"]) == (LIMIT, SL2VL), told
+        said = net.ask(1, "smpquery", "portinfo", lid)
+        assert all(int(re.search(rf"VLArb{part}Cap:\.+(\d+)", said).group(1)) >= 8 for part in ("High", "Low")), said
         assert of_smpquery(net.ask(1, "smpquery", "vlarb", lid)) == [LOW, HIGH]
         row = re.search(r"^ports: in  0, out  0: (.*)$", net.ask(1, "smpquery", "sl2vl", lid), re.M).group(1)
         assert [int(cell) for cell in re.findall(r"\| *(\d+)", row)] == SL2VL, row
@@ -84,8 +86,33 @@ def test_shares_of_a_trunk(fabric):
     """VL-12, VL-13: two cards send through one trunk, on service levels whose VLs have 64 and 192 of the weights: each
     gets its share, and the trunk is full."""
     net = managed(fabric)
+    share(net, ((0, 2, 0), (1, 3, 1)))
+
+
+def test_shares_of_partitions(fabric):
+    """VL-10: the administrator gives each partition a service level of its own; whoever asks for a path with the
+    partition's P_Key learns it. A partition that sends all it can gets its share of the trunk, and no more."""
+    net = fabric("two-switches")
+    members = {"red": (0, 0x11, 0, 2), "blue": (1, 0x12, 1, 3)}
+    partitions = net.files / "partitions.conf"
+    partitions.write_text("Default=0x7fff, ipoib : ALL=full ;\n" + "".join(
+        f"{name}={key:#x}, sl={level} : {net.guid(one):#x}=full, {net.guid(other):#x}=full ;\n"
+        for name, (level, key, one, other) in members.items()))
+    options = net.files / "qos.conf"
+    options.write_text(POLICY.format(limit=LIMIT, high=words(HIGH), low=words(LOW), sl2vl=",".join(map(str, SL2VL))))
+    net.manage("-P", partitions, "-F", options).wait_up()
+    lids = net.lids(4)
+    for level, key, one, other in members.values():
+        path = net.ask(one, "saquery", "--pkey", hex(0x8000 | key), "--src-to-dst", f"{lids[one]}:{lids[other]}")
+        assert re.search(rf"^\s*pkey\.+{0x8000 | key:#x}$", path, re.I | re.M), path
+        assert re.search(rf"^\s*sl\.+(0x)?{level}$", path, re.M), path
+    share(net, [(one, other, level) for level, _, one, other in members.values()])
+
+
+def share(net, senders):
+    """Two cards send through the trunk, on levels whose VLs are 0 and 1, until enough has gone."""
     programs = []
-    for sender, receiver, level in ((0, 2, 0), (1, 3, 1)):
+    for sender, receiver, level in senders:
         port = free_port()
         command = ["ib_write_bw", "-n", "200000", "-s", "65536", "-S", level, "-p", port]
         server = net.start(receiver, *command)

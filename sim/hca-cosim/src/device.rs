@@ -1,11 +1,11 @@
 //! The in-process device: a driver in the same thread as the simulation, whose waiting lets simulated time
 //! pass.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory, ring_iova, user_iova};
+use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, RING_IOVA_BASE, SharedMem, UserMemory, user_iova};
 use hca_host::{Fault, IommuMap, Memory};
 
 use crate::containment::{lost_write, reset_function};
@@ -16,11 +16,17 @@ use crate::{BAR_LEN_BYTES, NUM_VECTORS, SimError};
 const POLL_CYCLES: u64 = 64;
 /// A register read that takes longer is given up.
 const MMIO_READ_CYCLES: u64 = 1_000_000;
+/// What bus addresses of allocated memory are multiples of: the largest page that memory of this machine may have
+/// without being asked.
+const ADDRESS_STEP: u64 = 2 << 20;
 
 /// A fabric shared by the drivers of its cards.
 #[derive(Clone)]
 pub struct Simulation {
     fabric: Rc<RefCell<Fabric>>,
+    /// Bus address of what is allocated next. By order, not by where this process has the memory: firmware on the
+    /// card's own processor takes other times for other addresses.
+    next_iova: Rc<Cell<u64>>,
 }
 
 impl Simulation {
@@ -32,6 +38,7 @@ impl Simulation {
         }
         Self {
             fabric: Rc::new(RefCell::new(fabric)),
+            next_iova: Rc::new(Cell::new(RING_IOVA_BASE)),
         }
     }
 
@@ -161,7 +168,10 @@ impl Device for SimDevice {
 
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
         let memory = Arc::new(SharedMem::unnamed(len_bytes)?);
-        let buf = DmaBuf::new(memory.clone(), ring_iova(&memory));
+        let iova = self.sim.next_iova.get();
+        let end = iova + memory.len_bytes() as u64;
+        self.sim.next_iova.set(end.next_multiple_of(ADDRESS_STEP));
+        let buf = DmaBuf::new(memory.clone(), iova);
         self.map(buf.iova(), buf.len_bytes(), Memory::Shared { memory, offset: 0 })?;
         Ok(buf)
     }
