@@ -235,7 +235,8 @@ fn mgmt_2_the_agent_of_a_port_answers() {
     assert!(make(&other).is_err(), "QP0 of another function");
 }
 
-/// MGMT-1, MGMT-5, VL-14: a program sets up both ports, its own by a route without hops, and agents answer by LID then.
+/// MGMT-1, MGMT-5, VL-14, ADDR-5: a program sets up both ports, its own by a route without hops; LIDs are what it says
+/// while they are armed and active, and agents answer by LID then.
 #[test]
 fn mgmt_5_a_program_sets_up_both_ports() {
     let rig = managed();
@@ -250,7 +251,8 @@ fn mgmt_5_a_program_sets_up_both_ports() {
         for hops in [1, 0] {
             let lid = [7, 9][usize::from(hops)];
             assert_eq!(set_up(&mut smi, &rig, hops, lid, state_asked), 0);
-            assert_eq!(state(&rig, usize::from(hops)), u8::from(now));
+            let port = rig.nodes[usize::from(hops)].context.query_port(1).unwrap();
+            assert_eq!((port.state(), port.lid(), port.lmc()), (u8::from(now), lid, 0));
         }
     }
     // By LID now, and the port's own LID reaches itself.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ALL_MTUS, BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
+use common::{ALL_MTUS, BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE, Pair, cap};
 use hca_link::LinkKind;
 use hca_system_tests::{RigConfig, path};
 use hca_verbs::{
@@ -325,4 +325,59 @@ fn rights_are_enough_when_they_are_just_enough() {
     pair.post(0, 1, pair.read_from(1, REGION_BYTES - 5000), &landing);
     pair.wait_ok(0, 1);
     pair.check_memory("READ up to the last byte");
+}
+
+/// MEM-21: buffers of a work request belong to the card until it completes. A source that its program changes meanwhile
+/// arrives in old and new bytes, whole for each byte; a target holds old and new bytes meanwhile. With the completions
+/// both are the program's again: the target is what arrived, whatever becomes of the source.
+#[test]
+fn mem_21_buffers_are_the_cards_until_the_completion() {
+    // Longer by far than what is on its way when the first bytes arrive.
+    const LEN: u32 = 256 << 10;
+    const TARGET: u64 = LEN as u64;
+    const NEW: u8 = 0xa5;
+    for link in BOTH_LINKS {
+        let config = RigConfig::new(1, link);
+        let mut pair = Pair::new(&config, &path(Mtu::Bytes1024), 2 * TARGET, [LOCAL_AND_REMOTE; 2]);
+        let old = pair.expected(0, 0, LEN);
+        let before = pair.expected(1, TARGET, LEN);
+        let (from, to) = ([pair.mrs[0].sge(0, LEN)], [pair.mrs[1].sge(TARGET, LEN)]);
+        pair.recv(1, 1, &to);
+        pair.post(0, 2, SendOp::Send, &from);
+        let at = CANARY_BYTES as usize;
+        let (mut found, mut both) = (vec![0; LEN as usize], false);
+        // Until the first bytes are there, and then some.
+        while found[..64] != old[..64] {
+            pair.rig.run(50);
+            pair.memory[1].buf().read_bytes(at + TARGET as usize, &mut found);
+            let of_either = found.iter().zip(old.iter().zip(&before));
+            assert!(
+                of_either
+                    .clone()
+                    .all(|(byte, (new, old))| byte == new || byte == old),
+                "{link:?}"
+            );
+            both |= found[..64] == old[..64] && found[LEN as usize - 64..] == before[LEN as usize - 64..];
+        }
+        assert!(both, "{link:?}: nothing was to be seen in between");
+        pair.memory[0].buf().fill(at, LEN as usize, NEW);
+        pair.expect(0, 0, &[NEW; LEN as usize]);
+        pair.wait_ok(0, 2);
+        assert_eq!(pair.wait_ok(1, 1).byte_len, LEN);
+        pair.memory[1].buf().read_bytes(at + TARGET as usize, &mut found);
+        assert!(
+            found
+                .iter()
+                .zip(&old)
+                .all(|(byte, old)| byte == old || *byte == NEW),
+            "{link:?}"
+        );
+        assert_eq!(found[..64], old[..64], "{link:?}: taken before the change");
+        assert_eq!(found.last(), Some(&NEW), "{link:?}: taken after the change");
+        pair.memory[0].buf().fill(at, LEN as usize, 0);
+        pair.expect(0, 0, &[0; LEN as usize]);
+        pair.expect(1, TARGET, &found);
+        pair.rig.check_idle(1_000_000).unwrap();
+        pair.check_memory("after the completions");
+    }
 }
