@@ -500,7 +500,7 @@ static void every_cell(void)
 
 static const char constant[64] = "part of the program's text";
 
-// MEM-5, MEM-6, MEM-8 to MEM-12, MEM-17, MEM-20.
+// MEM-5, MEM-6, MEM-8 to MEM-12, MEM-17, MEM-18, MEM-20.
 static void memory(void)
 {
 	const int write = IBV_ACCESS_LOCAL_WRITE, far = IBV_ACCESS_REMOTE_READ;
@@ -527,6 +527,7 @@ static void memory(void)
 		{"MEM-10", heap, 64, write | IBV_ACCESS_ZERO_BASED, true},
 		{"MEM-11: on demand", heap, 64, write | IBV_ACCESS_ON_DEMAND, false},
 		{"MEM-11: all of the address space", NULL, SIZE_MAX, write | IBV_ACCESS_ON_DEMAND, false},
+		{"MEM-18: a region of all memory is for kernels", NULL, SIZE_MAX, write, false},
 		{"MEM-12", heap, 64, write | IBV_ACCESS_RELAXED_ORDERING, true},
 	};
 
