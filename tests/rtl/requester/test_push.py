@@ -62,13 +62,13 @@ async def what_does_not_fit_is_read(dut):
 
 @cocotb.test()
 async def indices_wrap(dut):
-    """Producer indices from 65535 to 0."""
+    """Producer indices from 131071 to 0."""
     bench = await SqBench(dut, 5).begin()
-    qp = bench.create_at(Qp(7, log_size=2, start=65535))
+    qp = bench.create_at(Qp(7, log_size=2, start=131071))
     for _ in range(4):
         bench.post(qp, write64(), push=True)
         await until_idle(bench, qp)
-    assert qp.tail == 65539 and not bench.errors
+    assert qp.tail == 131075 and not bench.errors
 
 
 @cocotb.test()

@@ -301,7 +301,7 @@ fn forget_sends(bench: &mut Bench) {
     while bench.rig.nodes[0].poll_ready().unwrap().is_some() {}
 }
 
-fn ring(node: &Node, srqn: u32, producer: u16) {
+fn ring(node: &Node, srqn: u32, producer: u32) {
     let mut word = SrqDoorbell::new();
     word.set_srqn(srqn);
     word.set_producer_index(producer);
