@@ -324,20 +324,14 @@ class SqBench(Bench):
 
     # ---- Verbs --------------------------------------------------------------------------------------------
     def create(self, qp, init=True):
-        """Writes a QP's context."""
+        """Writes a QP's context. Its indices begin at qp.start: it has been there before, and has its row again."""
         self.qps[qp.qpn] = qp
+        at = qp.start & WQE_MASK
         qpc = struct("qpc_t").pack(
             path_mtu=qp.mtu_code, sq_base=qp.base, sq_log_size=qp.log_size, sq_log_stride=qp.log_stride,
-            sq_psn=qp.sq_psn & PSN_MASK, **qp.context)
+            sq_psn=qp.sq_psn & PSN_MASK, restores=int(init and at != 0), sq_pi=at, una_wqe=at,
+            una_psn=qp.sq_psn & PSN_MASK, **qp.context)
         self.qpc.put(struct("qpc_wr_t").pack(init_sq=init, qpn=qp.qpn, qpc=qpc))
-        return qp
-
-    def create_at(self, qp):
-        """Creates a QP whose indices begin at qp.start: initialised, then rewound to there."""
-        self.create(qp)
-        if qp.start:
-            qp.una = qp.tail_psn
-            self.send_ack(qp, rewind=True)
         return qp
 
     def modify(self, qp, **context):

@@ -223,7 +223,7 @@ async def lossy_traffic(dut, rate):
     for n in range(24):
         qp = Qp(n * 3, mtu_code=1 + n % 3, log_size=4, log_stride=n % 4, psn=0xFFFFF0 - n,
                 start=131066 if n % 2 else 65530, max_rd_atomic=1 + n % 3)
-        bench.create_at(qp)
+        bench.create(qp)
         tasks.append((qp, [random_wqe(bench.rng, qp, max_packets=40) for _ in range(30)]))
     for n in range(30):
         for qp, wqes in tasks:
