@@ -32,7 +32,7 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 /* Value of the ID register: "HCA1". */
 #define HCA_ID 0x48434131u
 /* Value of the ABI_VERSION register. Driver and firmware refuse any other. */
-#define HCA_ABI_VERSION 0x1u
+#define HCA_ABI_VERSION 0x2u
 /* Size of BAR0. */
 #define HCA_BAR0_BYTES 0x10000u
 /* Function registers (SystemRDL `hca_func`). */
@@ -69,8 +69,10 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAX_LOG_WQE_STRIDE 0x3u
 /* Inline bytes in the largest send WQE. */
 #define HCA_MAX_INLINE_BYTES 0x1e0u
-/* Largest log2 of the entries of a send or receive ring; indices are free-running 16 bit. */
-#define HCA_MAX_LOG_WQ_SIZE 0xfu
+/* Largest log2 of the entries of a send or receive ring, and of the slots of an SRQ. */
+#define HCA_MAX_LOG_WQ_SIZE 0x10u
+/* Bits of their indices, which run freely: one more, so that a full ring is no empty one. */
+#define HCA_WQE_INDEX_BITS 0x11u
 /* Slot numbers in a line of an SRQ's list; it has at least so many entries. */
 #define HCA_SRQ_LINE_ENTRIES 0x20u
 /* vendor_err of a receive completion with WR_FLUSH_ERR whose slot of an SRQ was not used: its message
@@ -525,7 +527,7 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_SRQ_ERROR = 13, /* List of an SRQ's slots cannot be read. */
     HCA_HW_EVENT_KIND_MAD = 14, /* A management datagram for firmware has come. */
     HCA_HW_EVENT_KIND_QKEY_VIOLATION = 15, /* Datagram with a wrong Q_Key; cause: LID that it is from. */
-    HCA_HW_EVENT_KIND_LINE_MISS = 16, /* Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss. */
+    HCA_HW_EVENT_KIND_LINE_MISS = 16, /* Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue. */
     HCA_HW_EVENT_KIND_PACKET_MISS = 17, /* Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request. */
 };
 
@@ -845,7 +847,7 @@ struct hca_sq_wqe_ctrl {
 #define HCA_SQ_WQE_CTRL_LENGTH_LSB 64u
 #define HCA_SQ_WQE_CTRL_LENGTH_BITS 32u
 #define HCA_SQ_WQE_CTRL_WQE_INDEX_LSB 96u
-#define HCA_SQ_WQE_CTRL_WQE_INDEX_BITS 16u
+#define HCA_SQ_WQE_CTRL_WQE_INDEX_BITS 17u
 #define HCA_SQ_WQE_CTRL_REMOTE_ADDR_LSB 128u
 #define HCA_SQ_WQE_CTRL_REMOTE_ADDR_BITS 64u
 #define HCA_SQ_WQE_CTRL_RKEY_LSB 192u
@@ -877,7 +879,7 @@ struct hca_sq_wqe_ud_ctrl {
 #define HCA_SQ_WQE_UD_CTRL_LENGTH_LSB 64u
 #define HCA_SQ_WQE_UD_CTRL_LENGTH_BITS 32u
 #define HCA_SQ_WQE_UD_CTRL_WQE_INDEX_LSB 96u
-#define HCA_SQ_WQE_UD_CTRL_WQE_INDEX_BITS 16u
+#define HCA_SQ_WQE_UD_CTRL_WQE_INDEX_BITS 17u
 #define HCA_SQ_WQE_UD_CTRL_REMOTE_QPN_LSB 128u
 #define HCA_SQ_WQE_UD_CTRL_REMOTE_QPN_BITS 24u
 #define HCA_SQ_WQE_UD_CTRL_SGID_INDEX_LSB 152u
@@ -954,7 +956,7 @@ struct hca_rq_wqe_ctrl {
 #define HCA_RQ_WQE_CTRL_LENGTH_LSB 32u
 #define HCA_RQ_WQE_CTRL_LENGTH_BITS 32u
 #define HCA_RQ_WQE_CTRL_WQE_INDEX_LSB 64u
-#define HCA_RQ_WQE_CTRL_WQE_INDEX_BITS 16u
+#define HCA_RQ_WQE_CTRL_WQE_INDEX_BITS 17u
 
 /* Completion queue entry. */
 struct hca_cqe {
@@ -1082,14 +1084,14 @@ struct hca_qpc {
 #define HCA_QPC_SEND_CQN_LSB 256u
 #define HCA_QPC_SEND_CQN_BITS 24u
 #define HCA_QPC_SQ_LOG_SIZE_LSB 280u
-#define HCA_QPC_SQ_LOG_SIZE_BITS 4u
-#define HCA_QPC_SQ_LOG_STRIDE_LSB 284u
+#define HCA_QPC_SQ_LOG_SIZE_BITS 5u
+#define HCA_QPC_SQ_LOG_STRIDE_LSB 285u
 #define HCA_QPC_SQ_LOG_STRIDE_BITS 2u
 #define HCA_QPC_RECV_CQN_LSB 288u
 #define HCA_QPC_RECV_CQN_BITS 24u
 #define HCA_QPC_RQ_LOG_SIZE_LSB 312u
-#define HCA_QPC_RQ_LOG_SIZE_BITS 4u
-#define HCA_QPC_RQ_LOG_STRIDE_LSB 316u
+#define HCA_QPC_RQ_LOG_SIZE_BITS 5u
+#define HCA_QPC_RQ_LOG_STRIDE_LSB 317u
 #define HCA_QPC_RQ_LOG_STRIDE_BITS 2u
 #define HCA_QPC_SRQN_LSB 320u
 #define HCA_QPC_SRQN_BITS 24u
@@ -1152,14 +1154,14 @@ struct hca_qpc {
 #define HCA_QPC_IS_SHUT_LSB 955u
 #define HCA_QPC_IS_SHUT_BITS 1u
 #define HCA_QPC_SQ_PI_LSB 1024u
-#define HCA_QPC_SQ_PI_BITS 16u
-#define HCA_QPC_RQ_PI_LSB 1040u
-#define HCA_QPC_RQ_PI_BITS 16u
-#define HCA_QPC_UNA_WQE_LSB 1056u
-#define HCA_QPC_UNA_WQE_BITS 16u
-#define HCA_QPC_RD_DONE_LSB 1072u
+#define HCA_QPC_SQ_PI_BITS 17u
+#define HCA_QPC_UNA_WQE_LSB 1041u
+#define HCA_QPC_UNA_WQE_BITS 17u
+#define HCA_QPC_RQ_PI_LSB 1058u
+#define HCA_QPC_RQ_PI_BITS 17u
+#define HCA_QPC_RD_DONE_LSB 1075u
 #define HCA_QPC_RD_DONE_BITS 16u
-#define HCA_QPC_UNA_PSN_LSB 1088u
+#define HCA_QPC_UNA_PSN_LSB 1096u
 #define HCA_QPC_UNA_PSN_BITS 24u
 #define HCA_QPC_RECORD_LSB 1120u
 #define HCA_QPC_RECORD_BITS 448u
@@ -1415,18 +1417,18 @@ struct hca_srqc {
 #define HCA_SRQC_FUNC_LSB 8u
 #define HCA_SRQC_FUNC_BITS 8u
 #define HCA_SRQC_LOG_SIZE_LSB 16u
-#define HCA_SRQC_LOG_SIZE_BITS 4u
+#define HCA_SRQC_LOG_SIZE_BITS 5u
 #define HCA_SRQC_LIMIT_TAG_LSB 24u
 #define HCA_SRQC_LIMIT_TAG_BITS 8u
 #define HCA_SRQC_LIMIT_LSB 32u
-#define HCA_SRQC_LIMIT_BITS 16u
+#define HCA_SRQC_LIMIT_BITS 17u
 #define HCA_SRQC_BASE_LSB 64u
 #define HCA_SRQC_BASE_BITS 64u
 #define HCA_SRQC_SLOTS_LSB 128u
 #define HCA_SRQC_SLOTS_BITS 64u
 #define HCA_SRQC_SLOTS_LOG_SIZE_LSB 192u
-#define HCA_SRQC_SLOTS_LOG_SIZE_BITS 4u
-#define HCA_SRQC_SLOTS_LOG_STRIDE_LSB 196u
+#define HCA_SRQC_SLOTS_LOG_SIZE_BITS 5u
+#define HCA_SRQC_SLOTS_LOG_STRIDE_LSB 197u
 #define HCA_SRQC_SLOTS_LOG_STRIDE_BITS 2u
 #define HCA_SRQC_PD_LSB 224u
 #define HCA_SRQC_PD_BITS 24u
@@ -1449,7 +1451,7 @@ struct hca_sq_doorbell {
 #define HCA_SQ_DOORBELL_PUSH_LSB 31u
 #define HCA_SQ_DOORBELL_PUSH_BITS 1u
 #define HCA_SQ_DOORBELL_PRODUCER_INDEX_LSB 32u
-#define HCA_SQ_DOORBELL_PRODUCER_INDEX_BITS 16u
+#define HCA_SQ_DOORBELL_PRODUCER_INDEX_BITS 17u
 
 /* Receive queue doorbell. */
 struct hca_rq_doorbell {
@@ -1459,7 +1461,7 @@ struct hca_rq_doorbell {
 #define HCA_RQ_DOORBELL_QPN_LSB 0u
 #define HCA_RQ_DOORBELL_QPN_BITS 24u
 #define HCA_RQ_DOORBELL_PRODUCER_INDEX_LSB 32u
-#define HCA_RQ_DOORBELL_PRODUCER_INDEX_BITS 16u
+#define HCA_RQ_DOORBELL_PRODUCER_INDEX_BITS 17u
 
 /* Completion queue doorbell. */
 struct hca_cq_doorbell {
@@ -1499,7 +1501,7 @@ struct hca_srq_doorbell {
 #define HCA_SRQ_DOORBELL_SRQN_LSB 0u
 #define HCA_SRQ_DOORBELL_SRQN_BITS 24u
 #define HCA_SRQ_DOORBELL_PRODUCER_INDEX_LSB 32u
-#define HCA_SRQ_DOORBELL_PRODUCER_INDEX_BITS 16u
+#define HCA_SRQ_DOORBELL_PRODUCER_INDEX_BITS 17u
 
 /* Entry of the admin send ring. */
 struct hca_admin_cmd {

@@ -4,7 +4,7 @@
 import enum
 
 HCA_ID = 0x48434131
-ABI_VERSION = 0x1
+ABI_VERSION = 0x2
 BAR0_BYTES = 0x10000
 FUNC_REGS_OFFSET = 0x0
 DOORBELL_PAGE_OFFSET = 0x1000
@@ -22,7 +22,8 @@ MAX_SGE = 0x10
 MIN_WQE_STRIDE_BYTES = 0x40
 MAX_LOG_WQE_STRIDE = 0x3
 MAX_INLINE_BYTES = 0x1e0
-MAX_LOG_WQ_SIZE = 0xf
+MAX_LOG_WQ_SIZE = 0x10
+WQE_INDEX_BITS = 0x11
 SRQ_LINE_ENTRIES = 0x20
 VENDOR_ERR_UNUSED = 0x80
 MAX_LOG_CQ_SIZE = 0x16
@@ -825,7 +826,7 @@ STRUCTS = {
             "num_sge": (16, 8),
             "imm_data": (32, 32),
             "length": (64, 32),
-            "wqe_index": (96, 16),
+            "wqe_index": (96, 17),
             "remote_addr": (128, 64),
             "rkey": (192, 32),
             "remote_srqn": (224, 24),
@@ -842,7 +843,7 @@ STRUCTS = {
             "num_sge": (16, 8),
             "imm_data": (32, 32),
             "length": (64, 32),
-            "wqe_index": (96, 16),
+            "wqe_index": (96, 17),
             "remote_qpn": (128, 24),
             "sgid_index": (152, 4),
             "qkey": (160, 32),
@@ -888,7 +889,7 @@ STRUCTS = {
         "fields": {
             "num_sge": (0, 8),
             "length": (32, 32),
-            "wqe_index": (64, 16),
+            "wqe_index": (64, 17),
         },
     },
     "cqe": {
@@ -960,11 +961,11 @@ STRUCTS = {
             "sq_base": (128, 64),
             "rq_base": (192, 64),
             "send_cqn": (256, 24),
-            "sq_log_size": (280, 4),
-            "sq_log_stride": (284, 2),
+            "sq_log_size": (280, 5),
+            "sq_log_stride": (285, 2),
             "recv_cqn": (288, 24),
-            "rq_log_size": (312, 4),
-            "rq_log_stride": (316, 2),
+            "rq_log_size": (312, 5),
+            "rq_log_stride": (317, 2),
             "srqn": (320, 24),
             "max_dest_rd_atomic": (344, 5),
             "selective": (351, 1),
@@ -995,11 +996,11 @@ STRUCTS = {
             "restores": (953, 1),
             "asks_again": (954, 1),
             "is_shut": (955, 1),
-            "sq_pi": (1024, 16),
-            "rq_pi": (1040, 16),
-            "una_wqe": (1056, 16),
-            "rd_done": (1072, 16),
-            "una_psn": (1088, 24),
+            "sq_pi": (1024, 17),
+            "una_wqe": (1041, 17),
+            "rq_pi": (1058, 17),
+            "rd_done": (1075, 16),
+            "una_psn": (1096, 24),
             "record": (1120, 448),
         },
     },
@@ -1149,13 +1150,13 @@ STRUCTS = {
             "keep": (1, 1),
             "is_xrc": (2, 1),
             "func": (8, 8),
-            "log_size": (16, 4),
+            "log_size": (16, 5),
             "limit_tag": (24, 8),
-            "limit": (32, 16),
+            "limit": (32, 17),
             "base": (64, 64),
             "slots": (128, 64),
-            "slots_log_size": (192, 4),
-            "slots_log_stride": (196, 2),
+            "slots_log_size": (192, 5),
+            "slots_log_stride": (197, 2),
             "pd": (224, 24),
             "cqn": (256, 24),
             "xrcd": (288, 24),
@@ -1168,14 +1169,14 @@ STRUCTS = {
             "qpn": (0, 24),
             "push_slot": (24, 6),
             "push": (31, 1),
-            "producer_index": (32, 16),
+            "producer_index": (32, 17),
         },
     },
     "rq_doorbell": {
         "bytes": 8,
         "fields": {
             "qpn": (0, 24),
-            "producer_index": (32, 16),
+            "producer_index": (32, 17),
         },
     },
     "cq_doorbell": {
@@ -1203,7 +1204,7 @@ STRUCTS = {
         "bytes": 8,
         "fields": {
             "srqn": (0, 24),
-            "producer_index": (32, 16),
+            "producer_index": (32, 17),
         },
     },
     "admin_cmd": {

@@ -7,7 +7,7 @@ abi_consts! {
         /// Value of the ID register: "HCA1".
         HCA_ID = 0x4843_4131,
         /// Value of the ABI_VERSION register. Driver and firmware refuse any other.
-        ABI_VERSION = 1,
+        ABI_VERSION = 2,
     }
     "BAR0 of a function" {
         /// Size of BAR0.
@@ -46,8 +46,10 @@ abi_consts! {
         MAX_LOG_WQE_STRIDE = 3,
         /// Inline bytes in the largest send WQE.
         MAX_INLINE_BYTES = 480,
-        /// Largest log2 of the entries of a send or receive ring; indices are free-running 16 bit.
-        MAX_LOG_WQ_SIZE = 15,
+        /// Largest log2 of the entries of a send or receive ring, and of the slots of an SRQ.
+        MAX_LOG_WQ_SIZE = 16,
+        /// Bits of their indices, which run freely: one more, so that a full ring is no empty one.
+        WQE_INDEX_BITS = MAX_LOG_WQ_SIZE + 1,
         /// Slot numbers in a line of an SRQ's list; it has at least so many entries.
         SRQ_LINE_ENTRIES = 32,
         /// vendor_err of a receive completion with WR_FLUSH_ERR whose slot of an SRQ was not used: its message was lost

@@ -71,15 +71,15 @@ layout! {
         /// CQ of the send queue.
         send_cqn set_send_cqn: u32 [32, 0, 24];
         /// log2 of the entries of the send ring.
-        sq_log_size set_sq_log_size: u8 [35, 0, 4];
+        sq_log_size set_sq_log_size: u8 [35, 0, 5];
         /// Send WQE stride is 64 << this.
-        sq_log_stride set_sq_log_stride: u8 [35, 4, 2];
+        sq_log_stride set_sq_log_stride: u8 [35, 5, 2];
         /// CQ of the receive queue.
         recv_cqn set_recv_cqn: u32 [36, 0, 24];
         /// log2 of the entries of the receive ring; has_srq: of the SRQ's slots.
-        rq_log_size set_rq_log_size: u8 [39, 0, 4];
+        rq_log_size set_rq_log_size: u8 [39, 0, 5];
         /// Receive WQE stride is 64 << this.
-        rq_log_stride set_rq_log_stride: u8 [39, 4, 2];
+        rq_log_stride set_rq_log_stride: u8 [39, 5, 2];
         /// Shared receive queue.
         srqn set_srqn: u32 [40, 0, 24];
         /// READs and atomics that the peer may have outstanding here, 0..=16.
@@ -142,15 +142,15 @@ layout! {
         is_shut set_is_shut: bool [119, 3, 1];
         /// restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the row
         /// before the last write of a QP context: word 0 is what belongs here.
-        sq_pi set_sq_pi: u16 [128, 0, 16];
-        /// restores: producer index of the receive queue.
-        rq_pi set_rq_pi: u16 [130, 0, 16];
+        sq_pi set_sq_pi: u32 [128, 0, 17];
         /// restores: oldest send WQE that is not completed.
-        una_wqe set_una_wqe: u16 [132, 0, 16];
+        una_wqe set_una_wqe: u32 [130, 1, 17];
+        /// restores: producer index of the receive queue.
+        rq_pi set_rq_pi: u32 [132, 2, 17];
         /// restores: READs and atomics completed.
-        rd_done set_rd_done: u16 [134, 0, 16];
+        rd_done set_rd_done: u16 [134, 3, 16];
         /// restores: PSN with which that WQE begins.
-        una_psn set_una_psn: u32 [136, 0, 24];
+        una_psn set_una_psn: u32 [137, 0, 24];
         /// restores: the rest, which is the hardware's own affair.
         record set_record: [u8; 56] [140, 0, 448];
     }
@@ -429,19 +429,19 @@ layout! {
         /// Owning function.
         func set_func: u8 [1, 0, 8];
         /// log2 of the entries of the list, at least that of SRQ_LINE_ENTRIES.
-        log_size set_log_size: u8 [2, 0, 4];
+        log_size set_log_size: u8 [2, 0, 5];
         /// With each limit that is armed another one.
         limit_tag set_limit_tag: u8 [3, 0, 8];
         /// Fewer posted WQEs than this raise SRQ_LIMIT, once; 0: not armed.
-        limit set_limit: u16 [4, 0, 16] "SPEC-6";
+        limit set_limit: u32 [4, 0, 17] "SPEC-6";
         /// Bus address of the list, a multiple of 64: slot numbers of 16 bits.
         base set_base: u64 [8, 0, 64];
         /// Bus address of the slots.
         slots set_slots: u64 [16, 0, 64];
         /// log2 of the slots.
-        slots_log_size set_slots_log_size: u8 [24, 0, 4];
+        slots_log_size set_slots_log_size: u8 [24, 0, 5];
         /// WQE stride is 64 << this.
-        slots_log_stride set_slots_log_stride: u8 [24, 4, 2];
+        slots_log_stride set_slots_log_stride: u8 [24, 5, 2];
         /// Protection domain, also of the keys that peers name beside it.
         pd set_pd: u32 [28, 0, 24];
         /// CQ of its receives.

@@ -46,7 +46,7 @@ layout! {
         /// The last WQE posted lies in a push slot, too.
         push set_push: bool [3, 7, 1];
         /// Index after the last WQE posted, free-running.
-        producer_index set_producer_index: u16 [4, 0, 16];
+        producer_index set_producer_index: u32 [4, 0, 17];
     }
 }
 
@@ -56,7 +56,7 @@ layout! {
         /// QP.
         qpn set_qpn: u32 [0, 0, 24];
         /// Index after the last WQE posted, free-running.
-        producer_index set_producer_index: u16 [4, 0, 16];
+        producer_index set_producer_index: u32 [4, 0, 17];
     }
 }
 
@@ -96,6 +96,6 @@ layout! {
         /// SRQ.
         srqn set_srqn: u32 [0, 0, 24];
         /// Index after the last entry of its list, free-running.
-        producer_index set_producer_index: u16 [4, 0, 16];
+        producer_index set_producer_index: u32 [4, 0, 17];
     }
 }

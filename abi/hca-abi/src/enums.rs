@@ -466,7 +466,8 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         Mad = 14,
         /// Datagram with a wrong Q_Key; cause: LID that it is from.
         QkeyViolation = 15,
-        /// Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss.
+        /// Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer
+        /// index, cause 17: of the send queue.
         LineMiss = 16,
         /// Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
         PacketMiss = 17,

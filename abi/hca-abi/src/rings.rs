@@ -1,6 +1,7 @@
 //! Entries of the rings in host memory: send and receive WQEs, completions, events; the event FIFO of
 //! firmware.
 
+use crate::consts::WQE_INDEX_BITS;
 use crate::table::{StructDef, layout};
 
 /// Tables of this module.
@@ -41,7 +42,7 @@ layout! {
         /// Message bytes: sum of the entries' lengths, or inline bytes. Hardware checks it while it walks.
         length set_length: u32 [8, 0, 32];
         /// Free-running ring index of this WQE; hardware rejects another value.
-        wqe_index set_wqe_index: u16 [12, 0, 16];
+        wqe_index set_wqe_index: u32 [12, 0, 17];
         /// RDMA and atomics: virtual address at the responder.
         remote_addr set_remote_addr: u64 [16, 0, 64];
         /// RDMA and atomics: R_Key at the responder.
@@ -73,7 +74,7 @@ layout! {
         /// Message bytes, at most the MTU of the port: sum of the entries' lengths, or inline bytes.
         length set_length: u32 [8, 0, 32] "XPORT-4";
         /// Free-running ring index of this WQE; hardware rejects another value.
-        wqe_index set_wqe_index: u16 [12, 0, 16];
+        wqe_index set_wqe_index: u32 [12, 0, 17];
         /// Destination QP.
         remote_qpn set_remote_qpn: u32 [16, 0, 24];
         /// Source GID: entry of the table of the QP's port.
@@ -150,14 +151,15 @@ layout! {
         /// Sum of the entries' lengths.
         length set_length: u32 [4, 0, 32] "OP-21";
         /// Free-running ring index of this WQE (SRQ: its slot); hardware rejects another value.
-        wqe_index set_wqe_index: u16 [8, 0, 16];
+        wqe_index set_wqe_index: u32 [8, 0, 17];
     }
 }
 
 layout! {
     /// Completion queue entry.
     Cqe("cqe", 64, Hardware) {
-        /// Free-running ring index of the completed WQE (SRQ: its slot).
+        /// Low bits of the free-running ring index of the completed WQE (SRQ: its slot). Of the WQEs that are posted no
+        /// two have the same.
         wqe_index set_wqe_index: u16 [0, 0, 16];
         /// wc_opcode; bit 7: the receive queue.
         opcode set_opcode: u8 [2, 0, 8] "E-7";
@@ -226,4 +228,16 @@ layout! {
         /// Bits 7:0 wc_status, bits 15:8 syndrome, bits 23:16 hw_event_who; by kind.
         cause set_cause: u32 [8, 0, 32];
     }
+}
+
+/// A free-running index of a work queue, as the card counts it.
+#[inline]
+pub const fn wqe_index(index: u32) -> u32 {
+    index & ((1 << WQE_INDEX_BITS) - 1)
+}
+
+/// How many WQEs further on index `to` is than index `from`.
+#[inline]
+pub const fn wqe_distance(from: u32, to: u32) -> u32 {
+    wqe_index(to.wrapping_sub(from))
 }

@@ -13,11 +13,11 @@ fn sq_wqe_ctrl() {
     w.set_num_sge(2);
     w.set_imm_data(u32::from_le_bytes([0xde, 0xad, 0xbe, 0xef]));
     w.set_length(0x0001_0203);
-    w.set_wqe_index(0xfffe);
+    w.set_wqe_index(0x1_fffe);
     w.set_remote_addr(0x1122_3344_5566_7788);
     w.set_rkey(0xaabb_ccdd);
     let parts = [
-        (0, "01 05 02 00 de ad be ef 03 02 01 00 fe ff"),
+        (0, "01 05 02 00 de ad be ef 03 02 01 00 fe ff 01"),
         (16, "88 77 66 55 44 33 22 11 dd cc bb aa"),
     ];
     expect(w.as_bytes(), 32, &parts);
@@ -35,7 +35,7 @@ fn sq_wqe_ud_ctrl() {
     w.set_num_sge(1);
     w.set_imm_data(0x0403_0201);
     w.set_length(64);
-    w.set_wqe_index(3);
+    w.set_wqe_index(0x1_0003);
     w.set_remote_qpn(0x00ab_cdef);
     w.set_sgid_index(3);
     w.set_qkey(0x8001_0000);
@@ -50,7 +50,7 @@ fn sq_wqe_ud_ctrl() {
     w.set_src_path_bits(2);
     w.set_udp_src_port(0xc001);
     let parts = [
-        (0, "02 03 01 00 01 02 03 04 40 00 00 00 03 00"),
+        (0, "02 03 01 00 01 02 03 04 40 00 00 00 03 00 01"),
         (16, "ef cd ab 03 00 00 01 80"),
         (24, "30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66"),
         (40, "01 02 03 04 05 06 34 12 de bc 0a 40 20 15 02 00 01 c0"),
@@ -98,8 +98,8 @@ fn rq_wqe_ctrl() {
     let mut w = RqWqeCtrl::new();
     w.set_num_sge(16);
     w.set_length(0x1234_5678);
-    w.set_wqe_index(0x0a0b);
-    expect(w.as_bytes(), 16, &[(0, "10 00 00 00 78 56 34 12 0b 0a")]);
+    w.set_wqe_index(0x1_0a0b);
+    expect(w.as_bytes(), 16, &[(0, "10 00 00 00 78 56 34 12 0b 0a 01")]);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn connected_qpc() -> Qpc {
     q.set_sq_base(0x1000);
     q.set_rq_base(0x2000_0000_0000_0040);
     q.set_send_cqn(0x10);
-    q.set_sq_log_size(15);
+    q.set_sq_log_size(16);
     q.set_sq_log_stride(3);
     q.set_recv_cqn(0x20);
     q.set_rq_log_size(4);
@@ -212,7 +212,7 @@ fn qpc() {
     let parts = [
         (0, "53 6d 02 51 03 02 01 1f ef cd ab 10 22 22 11 11"),
         (16, "00 10 00 00 00 00 00 00 40 00 00 00 00 00 00 20"),
-        (32, "10 00 00 3f 20 00 00 14 30 00 00 08 fe ff ff 0e"),
+        (32, "10 00 00 70 20 00 00 24 30 00 00 08 fe ff ff 0e"),
         (48, "01 00 00 67 0c 0f 03 55 a0 86 01 00 01 c0 ff bf"),
         (64, "00 00 00 00 00 00 00 00 00 00 ff ff c0 a8 00 02"),
         (80, "fe 80 00 00 00 00 00 00 00 00 ff ff c0 a8 00 01"),
@@ -221,6 +221,22 @@ fn qpc() {
     expect(q.as_bytes(), 256, &parts);
     q.set_has_srq(true);
     assert_eq!(q.as_bytes()[1], 0x7d);
+}
+
+/// What a QP was: indices of 17 bits, one behind the other.
+#[test]
+fn qpc_record() {
+    let mut q = Qpc::new();
+    q.set_sq_pi(0x1_0203);
+    q.set_una_wqe(0x0_ffff);
+    q.set_rq_pi(0x1_0000);
+    q.set_rd_done(0x8001);
+    q.set_una_psn(0xab_cdef);
+    q.set_record([0x55; 56]);
+    // 0x10203 | 0xffff << 17 | 0x10000 << 34 | 0x8001 << 51
+    let mut tail = String::from("03 02 ff ff 01 00 0c 00 04 ef cd ab");
+    tail.push_str(&" 55".repeat(56));
+    expect(q.as_bytes(), 256, &[(128, &tail)]);
 }
 
 #[test]
@@ -268,14 +284,20 @@ fn cqc_eqc() {
     q.set_valid(true);
     q.set_keep(true);
     q.set_func(1);
-    q.set_log_size(9);
+    q.set_log_size(16);
     q.set_limit_tag(7);
-    q.set_limit(0x1234);
+    q.set_limit(0x1_0000);
     q.set_base(0x5_0000_0040);
+    q.set_slots_log_size(16);
+    q.set_slots_log_stride(3);
     expect(
         q.as_bytes(),
         64,
-        &[(0, "03 01 09 07 34 12"), (8, "40 00 00 00 05 00 00 00")],
+        &[
+            (0, "03 01 10 07 00 00 01"),
+            (8, "40 00 00 00 05 00 00 00"),
+            (24, "70"),
+        ],
     );
 
     let mut e = Eqc::new();
@@ -291,8 +313,8 @@ fn cqc_eqc() {
 fn doorbells() {
     let mut d = SqDoorbell::new();
     d.set_qpn(0x123456);
-    d.set_producer_index(0xbeef);
-    assert_eq!(d.to_word(), 0x0000_beef_0012_3456);
+    d.set_producer_index(0x1_beef);
+    assert_eq!(d.to_word(), 0x0001_beef_0012_3456);
     let mut d = RqDoorbell::new();
     d.set_qpn(0xffffff);
     d.set_producer_index(1);
@@ -311,8 +333,8 @@ fn doorbells() {
     assert_eq!(d.to_word(), 0x8001);
     let mut d = SrqDoorbell::new();
     d.set_srqn(5);
-    d.set_producer_index(6);
-    assert_eq!(d.to_word(), 0x0000_0006_0000_0005);
+    d.set_producer_index(0x1_0006);
+    assert_eq!(d.to_word(), 0x0001_0006_0000_0005);
     assert_eq!(SrqDoorbell::from_word(d.to_word()), d);
 }
 

@@ -26,7 +26,7 @@ pub const FUNC_ABI_VERSION: u32 = 0x4;
 pub const FUNC_ABI_VERSION_VALUE_MASK: u32 = 0xffff_ffff;
 
 /// What FUNC_ABI_VERSION_VALUE_MASK always holds.
-pub const FUNC_ABI_VERSION_VALUE_FIXED: u32 = 0x1;
+pub const FUNC_ABI_VERSION_VALUE_FIXED: u32 = 0x2;
 
 /// State of the function, set by firmware through mgmt.fn[n].status.
 pub const FUNC_STATUS: u32 = 0x8;

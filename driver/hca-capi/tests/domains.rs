@@ -200,40 +200,54 @@ fn no_options_of_connection_establishment() {
     bench.close();
 }
 
-/// V-111: queues of 32,768 work requests, which 16-bit indices allow, and a CQ of 64 Ki completions; one more is
-/// refused.
+/// V-111: queues of 65,536 work requests, all posted at once, and a CQ of all their completions; one more is refused.
 #[test]
 fn the_largest_queues() {
     let bench = bench(33);
     // SAFETY: live objects.
     unsafe {
-        let cq = ibv_create_cq(bench.context, 1 << 16, null_mut(), null_mut(), 0);
-        assert!(!cq.is_null() && (*cq).cqe >= 1 << 16);
+        let cq = ibv_create_cq(bench.context, 1 << 17, null_mut(), null_mut(), 0);
+        assert!(!cq.is_null() && (*cq).cqe >= 1 << 17);
         let mut device = ibv_device_attr::default();
         assert_eq!(ibv_query_device(bench.context, &mut device), 0);
-        assert_eq!(device.max_qp_wr, 1 << 15);
+        assert_eq!((device.max_qp_wr, device.max_srq_wr), (1 << 16, 1 << 16));
+        assert!(device.max_cqe >= 1 << 16);
         let mut attr = init_attr(cq);
-        (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (1 << 15, 1 << 15);
+        (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (1 << 16, 1 << 16);
         let qps = [(); 2].map(|()| ibv_create_qp(bench.pd, &mut attr));
-        assert_eq!((attr.cap.max_send_wr, attr.cap.max_recv_wr), (1 << 15, 1 << 15));
+        assert_eq!((attr.cap.max_send_wr, attr.cap.max_recv_wr), (1 << 16, 1 << 16));
         connect(qps[0], (*qps[1]).qp_num);
         connect(qps[1], (*qps[0]).qp_num);
         // Full, once around the indices and further.
         for round in 0..3u64 {
-            for i in 0..1 << 15 {
+            for i in 0..1 << 16 {
                 assert_eq!(post_recv(qps[1], i), 0, "{round}.{i}");
             }
             assert_eq!(post_recv(qps[1], 0), libc::ENOMEM);
             let mut list = [(); 64].map(|()| send_wr(round));
-            for _ in 0..(1 << 15) / 64 {
+            for _ in 0..(1 << 16) / 64 {
                 assert_eq!(post_send(qps[0], &mut list), (0, None));
             }
             assert_eq!(post_send(qps[0], &mut [send_wr(0)]), (libc::ENOMEM, Some(0)));
-            let wc = completions(cq, 1 << 16);
+            let wc = completions(cq, 1 << 17);
             assert!(wc.iter().all(|wc| wc.status == IBV_WC_SUCCESS));
         }
-        attr.cap.max_send_wr = (1 << 15) + 1;
-        refused(ibv_create_qp(bench.pd, &mut attr), libc::EINVAL);
+        for (send, recv, is_ok) in [
+            (32_768, 65_535, true),
+            (32_769, 1, true),
+            (65_537, 1, false),
+            (1, 65_537, false),
+            (u32::MAX, 1, false),
+        ] {
+            (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (send, recv);
+            if is_ok {
+                let qp = ibv_create_qp(bench.pd, &mut attr);
+                assert!(!qp.is_null() && attr.cap.max_send_wr >= send && attr.cap.max_recv_wr >= recv);
+                assert_eq!(ibv_destroy_qp(qp), 0);
+            } else {
+                refused(ibv_create_qp(bench.pd, &mut attr), libc::EINVAL);
+            }
+        }
         qps.iter().for_each(|qp| assert_eq!(ibv_destroy_qp(*qp), 0));
         assert_eq!(ibv_destroy_cq(cq), 0);
     }

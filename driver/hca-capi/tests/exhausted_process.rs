@@ -163,12 +163,12 @@ const NEED_MEMORY: &[Row] = &[
     ),
     (
         "ibv_create_qp",
-        |g| unsafe { create_qp(g, 1 << 15) },
+        |g| unsafe { create_qp(g, 1 << 16) },
         |o| unsafe { ibv_destroy_qp(o.cast()) },
     ),
     (
         "ibv_create_srq",
-        |g| unsafe { create_srq(g, 1 << 15) },
+        |g| unsafe { create_srq(g, 1 << 16) },
         |o| unsafe { ibv_destroy_srq(o.cast()) },
     ),
 ];

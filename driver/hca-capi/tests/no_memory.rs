@@ -90,7 +90,7 @@ const MORE: &[(&str, Make, Unmake)] = &[
     }),
     ("ibv_create_qp: large", |g| unsafe {
         let mut attr = small(g, IBV_QPT_RC);
-        (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (1 << 15, 1 << 15);
+        (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (1 << 16, 1 << 16);
         ibv_create_qp(g.bench.pd, &mut attr).cast()
     }, |_, o| unsafe { ibv_destroy_qp(o.cast()) }),
     ("create_qp_ex: large, datagrams", |g| unsafe {
@@ -100,7 +100,7 @@ const MORE: &[(&str, Make, Unmake)] = &[
     }, |_, o| unsafe { ibv_destroy_qp(o.cast()) }),
     ("ibv_create_srq: large", |g| unsafe {
         let mut attr = ibv_srq_init_attr::default();
-        (attr.attr.max_wr, attr.attr.max_sge) = (1 << 15, 1);
+        (attr.attr.max_wr, attr.attr.max_sge) = (1 << 16, 1);
         ibv_create_srq(g.bench.pd, (&raw mut attr).cast()).cast()
     }, |_, o| unsafe { ibv_destroy_srq(o.cast()) }),
 ];

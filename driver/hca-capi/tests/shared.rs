@@ -234,7 +234,7 @@ fn last_wqe_reached() {
 #[test]
 fn wrong_use() {
     let shared = Shared::new(3);
-    for (max_wr, max_sge) in [(0, 1), (1, 0), (1 << 16, 1), (1, 17), (u32::MAX, u32::MAX)] {
+    for (max_wr, max_sge) in [(0, 1), (1, 0), ((1 << 16) + 1, 1), (1, 17), (u32::MAX, u32::MAX)] {
         let (srq, _) = create(shared.pd, max_wr, max_sge);
         assert!(srq.is_null() && errno() == libc::EINVAL, "{max_wr} {max_sge}");
     }
@@ -271,7 +271,7 @@ fn wrong_use() {
         assert!(create_srq_ex(shared.context, &mut tagged).is_null() && errno() == libc::EOPNOTSUPP);
         let mut device = ibv_device_attr::default();
         assert_eq!(ibv_query_device(shared.context, &mut device), 0);
-        assert!(device.max_srq > 0 && device.max_srq_wr == 1 << 15 && device.max_srq_sge == 16);
+        assert!(device.max_srq > 0 && device.max_srq_wr == 1 << 16 && device.max_srq_sge == 16);
         assert_eq!(device.device_cap_flags & IBV_DEVICE_SRQ_RESIZE, 0);
     }
     shared.close();

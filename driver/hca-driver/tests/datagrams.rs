@@ -153,7 +153,12 @@ fn sizes() {
         let size = WqSize::for_datagrams(1, sges, inline).unwrap();
         assert_eq!(size.stride_bytes(), stride, "{sges} entries, {inline} bytes");
     }
-    for (wr, sges, inline) in [(1 << 16, 1, 0), (1, 17, 0), (1, 1, 449)] {
+    for (wr, log_size) in [(32_768, 15), (32_769, 16), (65_535, 16), (65_536, 16)] {
+        assert_eq!(WqSize::for_datagrams(wr, 1, 0).unwrap().log_size, log_size);
+        assert_eq!(WqSize::for_send(wr, 1, 0).unwrap().log_size, log_size);
+        assert_eq!(WqSize::for_recv(wr, 1).unwrap().log_size, log_size);
+    }
+    for (wr, sges, inline) in [(65_537, 1, 0), (1, 17, 0), (1, 1, 449)] {
         assert!(WqSize::for_datagrams(wr, sges, inline).is_err());
     }
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use hca_abi::{
-    AhAttr, CqArm, CreateCqCmd, CreateEqCmd, CreateQpCmd, ModifyQpCmd, QpAttr, QpState, WcStatus, qp_attr,
+    AhAttr, CqArm, CreateCqCmd, CreateEqCmd, CreateQpCmd, ModifyQpCmd, QpAttr, QpState, WQE_INDEX_BITS,
+    WcStatus, qp_attr, wqe_index,
 };
 use hca_dev::Device;
 use hca_driver::*;
@@ -332,11 +333,11 @@ proptest! {
     }
 }
 
-/// The 16-bit indices of both queues wrap, and the phase bit of the CQ with each pass.
+/// The card's 17-bit indices of both queues wrap, and the phase bit of the CQ with each pass.
 #[test]
 fn indices_wrap() {
     let mut rig = Rig::new(3, 32);
-    let turns = (1 << 16) / 8 + 100;
+    let turns = (1 << WQE_INDEX_BITS) / 8 + 100;
     for turn in 0..turns {
         rig.post_recvs(1, 4);
         let send = |i: usize| (i == 7 || turn % 3 == 0, i & 1 == 0);
@@ -348,8 +349,30 @@ fn indices_wrap() {
             "turn {turn}"
         );
     }
-    assert!(rig.qps[0].send.shadow().posted() < 8 * 101);
+    assert!(wqe_index(rig.qps[0].send.shadow().posted()) < 8 * 101);
     assert!(rig.completions > turns as u64 * 5);
+    rig.dev.assert_no_violations();
+}
+
+/// Queues of 65,536 entries, all posted with one doorbell each, three times over: full is not empty, one more does not
+/// fit, and a single completion retires all sends.
+#[test]
+fn the_largest_rings_are_full() {
+    const ENTRIES: usize = 1 << 16;
+    let mut rig = Rig::new(16, 2 * ENTRIES as u32);
+    for turn in 0..3 {
+        rig.post_recvs(1, ENTRIES + 1);
+        let mut sends = vec![(false, true); ENTRIES + 1];
+        sends[ENTRIES - 1].0 = true;
+        rig.post_sends(0, &sends);
+        assert_eq!(rig.qps[0].sends.len(), ENTRIES, "turn {turn}");
+        rig.run(ENTRIES);
+        while rig.poll_one() {}
+        assert!(
+            rig.qps[0].sends.is_empty() && rig.qps[1].recvs.is_empty(),
+            "turn {turn}"
+        );
+    }
     rig.dev.assert_no_violations();
 }
 

@@ -69,7 +69,7 @@ impl Bench {
         let slot = u16::from_le_bytes(slot);
         let mut ctrl = RqWqeCtrl::new();
         self.slots.read_bytes(usize::from(slot) * 64, &mut ctrl.0);
-        assert_eq!(ctrl.wqe_index(), slot);
+        assert_eq!(ctrl.wqe_index(), u32::from(slot));
         slot
     }
 

@@ -32,13 +32,13 @@ const MAD_TO_SEND: u32 = reg::MAD + reg::MAD_BYTES / 2;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QpRings {
     /// Send doorbell.
-    pub sq_producer: u16,
+    pub sq_producer: u32,
     /// Next send WQE.
-    pub sq_consumer: u16,
+    pub sq_consumer: u32,
     /// Receive doorbell.
-    pub rq_producer: u16,
+    pub rq_producer: u32,
     /// Next receive WQE.
-    pub rq_consumer: u16,
+    pub rq_consumer: u32,
     /// QP_ERROR was reported.
     pub failed: bool,
 }

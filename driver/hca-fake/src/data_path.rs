@@ -3,7 +3,7 @@
 use hca_abi::{
     Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, KeyTable, MAX_LOG_KEYS, Mpt, QpState, Qpc,
     RqWqeCtrl, Service, Sge, SqWqeAtomic, SqWqeCtrl, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
-    wc_flag,
+    wc_flag, wqe_index,
 };
 use hca_fw_core::line_of;
 
@@ -102,7 +102,7 @@ impl Card {
         match done {
             Ok((false, _)) => false,
             Ok((true, wqe)) => {
-                self.qps.entry(qpn).or_default().sq_consumer = index.wrapping_add(1);
+                self.qps.entry(qpn).or_default().sq_consumer = wqe_index(index + 1);
                 if wqe.ctrl.signaled() || qpc.sq_sig_all() {
                     self.complete_send(&qpc, index, WcStatus::Success, wqe.ctrl);
                 }
@@ -110,7 +110,7 @@ impl Card {
             }
             Err(status) => {
                 let rings = self.qps.entry(qpn).or_default();
-                rings.sq_consumer = index.wrapping_add(1);
+                rings.sq_consumer = wqe_index(index + 1);
                 rings.failed = true;
                 self.complete_send(&qpc, index, status, SqWqeCtrl::new());
                 let who = if is_datagram(&qpc) || is_unreliable(&qpc) {
@@ -125,10 +125,10 @@ impl Card {
         }
     }
 
-    fn complete_send(&mut self, qpc: &Qpc, index: u16, status: WcStatus, ctrl: SqWqeCtrl) {
+    fn complete_send(&mut self, qpc: &Qpc, index: u32, status: WcStatus, ctrl: SqWqeCtrl) {
         let mut cqe = Cqe::new();
         cqe.set_qpn(qpc.qpn());
-        cqe.set_wqe_index(index);
+        cqe.set_wqe_index(index as u16);
         cqe.set_status(status.into());
         let opcode = match WrOpcode::try_from(ctrl.opcode()) {
             Ok(WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) => WcOpcode::RdmaWrite,
@@ -145,7 +145,7 @@ impl Card {
         self.write_cqe(qpc.send_cqn(), cqe, false);
     }
 
-    fn fetch_send(&mut self, qpn: u32, qpc: &Qpc, index: u16) -> Fails<SendWqe> {
+    fn fetch_send(&mut self, qpn: u32, qpc: &Qpc, index: u32) -> Fails<SendWqe> {
         let stride = 64usize << qpc.sq_log_stride();
         let slot = u64::from(index) & ((1 << qpc.sq_log_size()) - 1);
         let mut bytes = vec![0; stride];
@@ -305,7 +305,7 @@ impl Card {
             Some(data) => self.scatter(qpc, &sges, data),
         };
         cqe.set_qpn(qpc.qpn());
-        cqe.set_wqe_index(index);
+        cqe.set_wqe_index(index as u16);
         cqe.set_status(stored.err().unwrap_or(WcStatus::Success).into());
         self.write_cqe(qpc.recv_cqn(), cqe, is_solicited);
         if let Err(status) = stored {

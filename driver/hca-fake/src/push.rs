@@ -1,7 +1,7 @@
 //! Push slots: what lies in one when a doorbell names it must be what the ring has, and nothing else may be under way
 //! in that send queue.
 
-use hca_abi::{PUSH_SLOT_BYTES, PUSH_SLOTS, Sge, SqDoorbell, SqWqeCtrl};
+use hca_abi::{PUSH_SLOT_BYTES, PUSH_SLOTS, Sge, SqDoorbell, SqWqeCtrl, wqe_distance};
 use hca_fw_core::{NUM_FUNCS, line_of};
 
 use crate::card::Card;
@@ -34,7 +34,7 @@ impl Card {
 
     /// Before a doorbell that says that its last WQE was pushed.
     pub(crate) fn check_pushed(&mut self, func: u8, doorbell: &SqDoorbell) {
-        let (qpn, index) = (doorbell.qpn(), doorbell.producer_index().wrapping_sub(1));
+        let (qpn, index) = (doorbell.qpn(), wqe_distance(1, doorbell.producer_index()));
         let qpc = self.qpc(qpn);
         let Some(rings) = self.qps.get(&line_of(qpn)) else {
             return; // the doorbell itself is a violation

@@ -2,6 +2,7 @@
 
 use hca_abi::{
     CqArm, Cqc, Cqe, CtxTable, Eqc, Eqe, EventKind, HwEventKind, QpState, Qpc, WcOpcode, WcStatus,
+    wqe_distance, wqe_index,
 };
 use hca_fw_core::line_of;
 use hca_regs as reg;
@@ -237,10 +238,10 @@ impl Card {
         self.irqs[usize::from(eqc.vector() % VECTORS)] += 1;
     }
 
-    fn flushed(qpn: u32, wqe_index: u16, opcode: WcOpcode) -> Cqe {
+    fn flushed(qpn: u32, index: u32, opcode: WcOpcode) -> Cqe {
         let mut cqe = Cqe::new();
         cqe.set_qpn(qpn);
-        cqe.set_wqe_index(wqe_index);
+        cqe.set_wqe_index(index as u16);
         cqe.set_opcode(opcode.into());
         cqe.set_status(WcStatus::WrFlushErr.into());
         cqe
@@ -269,7 +270,7 @@ impl Card {
                 Self::flushed(qpc.qpn(), index, WcOpcode::Send),
                 false,
             );
-            index = index.wrapping_add(1);
+            index = wqe_index(index + 1);
         }
         let rings = self.qps.entry(qpn).or_default();
         rings.sq_consumer = index;
@@ -294,13 +295,13 @@ impl Card {
                 Self::flushed(qpc.qpn(), index, WcOpcode::Recv),
                 false,
             );
-            index = index.wrapping_add(1);
+            index = wqe_index(index + 1);
         }
         self.qps.entry(qpn).or_default().rq_consumer = index;
     }
 
     /// A send or receive doorbell.
-    pub(crate) fn qp_doorbell(&mut self, queue: Queue, qpn: u32, producer: u16) {
+    pub(crate) fn qp_doorbell(&mut self, queue: Queue, qpn: u32, producer: u32) {
         let (qpc, line) = (self.qpc(qpn), line_of(qpn));
         let Some(rings) = self.qps.get_mut(&line).filter(|_| qpc.qpn() == qpn) else {
             self.violation(format!("doorbell of QP {qpn:#x}, which does not exist"));
@@ -310,8 +311,8 @@ impl Card {
             Queue::Send => (&mut rings.sq_producer, rings.sq_consumer, qpc.sq_log_size()),
             Queue::Recv => (&mut rings.rq_producer, rings.rq_consumer, qpc.rq_log_size()),
         };
-        let filled = u32::from(producer.wrapping_sub(consumer));
-        let legal = filled <= 1 << log_size && filled >= u32::from(old.wrapping_sub(consumer));
+        let filled = wqe_distance(consumer, producer);
+        let legal = filled <= 1 << log_size && filled >= wqe_distance(consumer, *old);
         *old = producer;
         if !legal {
             self.violation(format!(

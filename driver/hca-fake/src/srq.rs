@@ -1,14 +1,14 @@
 //! Shared receive queues of the fake card.
 
-use hca_abi::{CtxTable, HwEventKind, Qpc, SRQ_LINE_ENTRIES, Srqc};
+use hca_abi::{CtxTable, HwEventKind, Qpc, SRQ_LINE_ENTRIES, Srqc, wqe_distance, wqe_index};
 
 use crate::card::Card;
 
 /// What the card keeps of an SRQ: free-running indices of its list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SrqState {
-    producer: u16,
-    consumer: u16,
+    producer: u32,
+    consumer: u32,
     /// limit_tag of the limit that was reached last.
     reached: u8,
     failed: bool,
@@ -32,7 +32,7 @@ impl Card {
     }
 
     /// The SRQ doorbell.
-    pub(crate) fn srq_doorbell(&mut self, func: u8, srqn: u32, producer: u16) {
+    pub(crate) fn srq_doorbell(&mut self, func: u8, srqn: u32, producer: u32) {
         let srqc = self.srqc(srqn);
         let Some(srq) = self
             .srqs
@@ -42,9 +42,8 @@ impl Card {
             self.violation(format!("doorbell of SRQ {srqn:#x}, which does not exist"));
             return;
         };
-        let filled = u32::from(producer.wrapping_sub(srq.consumer));
-        let legal =
-            filled <= 1 << srqc.log_size() && filled >= u32::from(srq.producer.wrapping_sub(srq.consumer));
+        let filled = wqe_distance(srq.consumer, producer);
+        let legal = filled <= 1 << srqc.log_size() && filled >= wqe_distance(srq.consumer, srq.producer);
         srq.producer = producer;
         if !legal {
             self.violation(format!(
@@ -59,7 +58,7 @@ impl Card {
         let Some(srq) = self.srqs.get_mut(&srqn) else {
             return;
         };
-        let posted = srq.producer.wrapping_sub(srq.consumer);
+        let posted = wqe_distance(srq.consumer, srq.producer);
         if srqc.valid() && srqc.limit_tag() != srq.reached && posted < srqc.limit() {
             srq.reached = srqc.limit_tag();
             self.raise(HwEventKind::SrqLimit, srqn, srqc.limit_tag().into());
@@ -78,11 +77,11 @@ impl Card {
     }
 
     /// Takes the next receive WQE of a QP: its index, or its slot.
-    pub(crate) fn take_receive(&mut self, line: u32, qpc: &Qpc) -> Option<u16> {
+    pub(crate) fn take_receive(&mut self, line: u32, qpc: &Qpc) -> Option<u32> {
         if !qpc.has_srq() {
             let rings = self.qps.entry(line).or_default();
             let index = rings.rq_consumer;
-            rings.rq_consumer = index.wrapping_add(1);
+            rings.rq_consumer = wqe_index(index + 1);
             return Some(index);
         }
         let (srqn, srqc) = (qpc.srqn(), self.srqc(qpc.srqn()));
@@ -94,8 +93,8 @@ impl Card {
             self.raise(HwEventKind::SrqError, srqn, 0);
             return None;
         }
-        srq.consumer = srq.consumer.wrapping_add(1);
+        srq.consumer = wqe_index(srq.consumer + 1);
         self.look_at_limit(srqn);
-        Some(u16::from_le_bytes(slot))
+        Some(u16::from_le_bytes(slot).into())
     }
 }

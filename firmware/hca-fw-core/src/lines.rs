@@ -10,7 +10,7 @@ use crate::hal::Hal;
 use crate::pool::IdPool;
 use crate::table::Table;
 use crate::{Bus, Control, NUM_CONTEXTS, NUM_FUNCS, NUM_QPS, QPN_LINE_BITS};
-use hca_abi::{PipeMsgKind, QpState, Qpc};
+use hca_abi::{MAX_LOG_WQ_SIZE, PipeMsgKind, QpState, Qpc, WQE_INDEX_BITS, wqe_distance, wqe_index};
 
 /// A QP that has come to its line keeps it for so long: what it came for is done meanwhile.
 const STAY_US: u32 = 10;
@@ -40,7 +40,7 @@ pub(crate) struct Resting {
     has_record: bool,
     record: [u32; RECORD_WORDS],
     /// Producer indices that its doorbells have told meanwhile: of the send queue, of the receive queue.
-    parked: [Option<u16>; 2],
+    parked: [Option<u32>; 2],
     /// A request of its peer was dropped.
     asks: bool,
     /// It waits for its line, before this one.
@@ -65,16 +65,24 @@ impl Resting {
     fn take_parked(&mut self) -> bool {
         let mut is_news = false;
         for (at, parked) in self.parked.iter_mut().enumerate() {
-            let shift = 16 * at;
+            // Bit 0 of word 0: `Qpc::sq_pi`; bit 2 of word 1: `Qpc::rq_pi`.
+            let (word, shift) = (&mut self.record[at], 2 * at);
+            // A ring is full at most.
             if let Some(index) = parked.take()
-                && index.wrapping_sub((self.record[0] >> shift) as u16).cast_signed() > 0
+                && (1..=1 << MAX_LOG_WQ_SIZE).contains(&wqe_distance(*word >> shift, index))
             {
-                self.record[0] = self.record[0] & !(0xffff << shift) | u32::from(index) << shift;
+                *word = *word & !(wqe_index(u32::MAX) << shift) | index << shift;
                 is_news = true;
             }
         }
         is_news
     }
+}
+
+/// Has a QP with this record send WQEs that are not completed? `Qpc::una_wqe` stands behind `Qpc::sq_pi`.
+fn has_work(record: &[u32]) -> bool {
+    let una_wqe = record[0] >> WQE_INDEX_BITS | record[1] << (u32::BITS - WQE_INDEX_BITS);
+    wqe_distance(una_wqe, record[0]) != 0
 }
 
 #[derive(Clone, Copy)]
@@ -346,16 +354,23 @@ impl Control {
 
     /// A doorbell for a QP that has not its line. Cause: see HW_EVENT_LINE_MISS.
     pub(crate) fn doorbell_missed(&mut self, func: u8, qpn: u32, cause: u32) {
+        if !self.lines.are_shared() {
+            return;
+        }
         let Ok(index) = self.own_qp(func, qpn) else {
             return; // of nobody: lost, as everywhere
         };
-        let is_rq = cause >> 16 & 1 == 0;
-        self.lines.rests[index as usize].parked[usize::from(is_rq)] = Some(cause as u16);
+        // Behind its index: of which queue.
+        let is_rq = cause >> WQE_INDEX_BITS & 1 == 0;
+        self.lines.rests[index as usize].parked[usize::from(is_rq)] = Some(wqe_index(cause));
         self.want_line(index);
     }
 
     /// A packet for a QP that has not its line was dropped.
     pub(crate) fn packet_missed<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, cause: u32) {
+        if !self.lines.are_shared() {
+            return;
+        }
         let qpn = (cause & 0xffff) << QPN_LINE_BITS | line;
         let index = self.lines.index_of(qpn);
         if !self.qp_ids.contains(index) || self.qpn_of(index) != qpn {
@@ -458,7 +473,7 @@ impl Control {
         hal.ctx_write_qpc(line, &row, false, false);
         let mut words = [0; 2];
         hal.qp_record(&mut words);
-        words[0] as u16 == words[1] as u16
+        !has_work(&words)
     }
 
     /// The context of a QP whose doors are shut: it sends nothing more, and what is under way ends.
@@ -500,7 +515,7 @@ impl Control {
             let is_missed = rest.parked != [None; 2] || rest.asks;
             self.lines.table[line as usize].holder = NOBODY;
             // What is outstanding goes on though nobody rings for it.
-            let is_busy = has_record && record[0] as u16 != record[1] as u16;
+            let is_busy = has_record && has_work(&record);
             if holder != target && (is_busy || is_missed) {
                 self.want_line(holder);
             }

@@ -15,7 +15,8 @@ use crate::srq::LastWqe;
 const _: () = assert!(NUM_PDS <= 1 << 16 && NUM_CQS <= 1 << 16);
 const _: () = assert!(NUM_SRQS <= 1 << 8 && NUM_XRCDS <= 1 << 8 && NUM_EQS <= 1 << EQN_BITS && NUM_PORTS < 4);
 const _: () = assert!(NUM_FUNCS <= 1 << (8 - EQN_BITS));
-const _: () = assert!(MAX_LOG_WQ_SIZE < 16 && MAX_LOG_WQE_STRIDE < 4 && MIN_WQE_STRIDE_BYTES == 64);
+const _: () = assert!(MAX_LOG_WQ_SIZE < 1 << SIZE_BITS && MAX_LOG_WQE_STRIDE < 4);
+const _: () = assert!(MIN_WQE_STRIDE_BYTES == 2 << SIZE_BITS);
 const _: () = assert!(size_of::<QpRec>() <= 88);
 
 /// A ring of WQEs: where it is, how long, and how far one is from the next.
@@ -64,20 +65,26 @@ impl Ring {
         probes.add(self.base, stride << self.log_size)
     }
 
-    /// In one word: the low six bits of a base are 0.
+    /// In one word: the bits of a base below its stride are 0. The highest of them is set here, and tells the stride;
+    /// the lowest ones are the size.
     const fn to_word(self) -> u64 {
-        self.base | (self.log_stride as u64 & 3) << 4 | self.log_size as u64 & 15
+        self.base | (1 << SIZE_BITS << (self.log_stride & 3) | self.log_size as u32) as u64
     }
 
     const fn of_word(word: u64) -> Self {
+        let low = word as u32;
+        let marked = low >> SIZE_BITS;
+        let base = marked & marked.wrapping_sub(1);
         Self {
-            base: word & !63,
-            log_size: (word & 15) as u8,
-            log_stride: (word >> 4 & 3) as u8,
+            base: word >> 32 << 32 | (base << SIZE_BITS) as u64,
+            log_size: (low & ((1 << SIZE_BITS) - 1)) as u8,
+            log_stride: (marked.trailing_zeros() & 3) as u8,
         }
     }
 }
 
+/// Bits of the size in `Ring::to_word`.
+const SIZE_BITS: u32 = 5;
 /// Bits of `Made::kind` beside the service.
 const SQ_SIG_ALL: u8 = 1 << 3;
 const HAS_SRQ: u8 = 1 << 4;

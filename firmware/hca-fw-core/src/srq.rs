@@ -65,7 +65,7 @@ pub(crate) struct SrqRec {
     made: Made,
     pub qps: u16,
     /// Armed limit; 0: none.
-    limit: u16,
+    limit: u32,
     /// Of the limit that was armed last, and of the one that was reached last. They outlive the SRQ: what is still told
     /// of an old limit is of no other one.
     limit_tag: u8,
@@ -227,7 +227,7 @@ impl Control {
         if rec.has_failed {
             return Err((AdminStatus::BadState, cmd.srqn()));
         }
-        rec.limit = cmd.limit() as u16;
+        rec.limit = cmd.limit();
         rec.limit_tag = rec.limit_tag.wrapping_add(1);
         if rec.limit_tag == rec.reached_tag {
             rec.limit_tag = rec.limit_tag.wrapping_add(1);
@@ -242,7 +242,7 @@ impl Control {
         let mut out = QuerySrqResult::new();
         out.set_max_wr(1 << rec.made.slots.log_size);
         out.set_max_sge(((slot_bytes - RqWqeCtrl::BYTES as u32) / Sge::BYTES as u32).min(MAX_SGE));
-        out.set_limit(rec.limit.into());
+        out.set_limit(rec.limit);
         Ok(out)
     }
 

@@ -170,7 +170,7 @@ fn what_an_srq_can_be() {
     assert_eq!((found.max_wr(), found.max_sge(), found.limit()), (16, 7, 0));
     type Change = fn(&mut CreateSrqCmd);
     let refused: [(Change, AdminStatus); 8] = [
-        (|c| c.set_log_size(16), AdminStatus::BadLength),
+        (|c| c.set_log_size(17), AdminStatus::BadLength),
         (|c| c.set_log_stride(4), AdminStatus::BadLength),
         (|c| c.set_pd(77), AdminStatus::BadHandle),
         (|c| c.set_async_eqn(31), AdminStatus::BadHandle),

@@ -228,7 +228,7 @@ module hca_doorbell
   assign take_admin = state_q == StPass && on_admin_q;
   assign take_bad   = state_q == StPass && bad;
   assign miss_ev    = '{kind: HwEventLineMiss, func: func_q, reserved0: '0, id: 32'(qp_word.qpn),
-                        cause: {15'd0, on_sq_q, qp_word.producer_index}};
+                        cause: {14'd0, on_sq_q, qp_word.producer_index}};
   assign waiting    = {miss_valid, pending_q[NumFuncs:0]};
   assign ev_load    = (waiting != '0) && (!ev_valid_q || ev_ready_i);
 

@@ -7,7 +7,7 @@
 // ---- Numbers -----------------------------------------------------------------------------------
 localparam int unsigned HcaId = 32'h48434131;  // Value of the ID register: "HCA1".
 // Value of the ABI_VERSION register. Driver and firmware refuse any other.
-localparam int unsigned AbiVersion = 32'h1;
+localparam int unsigned AbiVersion = 32'h2;
 localparam int unsigned Bar0Bytes = 32'h10000;  // Size of BAR0.
 localparam int unsigned FuncRegsOffset = 32'h0;  // Function registers (SystemRDL `hca_func`).
 localparam int unsigned DoorbellPageOffset = 32'h1000;  // Doorbell page; every doorbell is one 64-bit write.
@@ -29,8 +29,10 @@ localparam int unsigned MaxSge = 32'h10;  // Scatter/gather entries of one WQE.
 localparam int unsigned MinWqeStrideBytes = 32'h40;  // Smallest WQE stride; a stride is 64 << log_stride.
 localparam int unsigned MaxLogWqeStride = 32'h3;  // Largest log_stride: 512-byte WQEs.
 localparam int unsigned MaxInlineBytes = 32'h1e0;  // Inline bytes in the largest send WQE.
-// Largest log2 of the entries of a send or receive ring; indices are free-running 16 bit.
-localparam int unsigned MaxLogWqSize = 32'hf;
+// Largest log2 of the entries of a send or receive ring, and of the slots of an SRQ.
+localparam int unsigned MaxLogWqSize = 32'h10;
+// Bits of their indices, which run freely: one more, so that a full ring is no empty one.
+localparam int unsigned WqeIndexBits = 32'h11;
 // Slot numbers in a line of an SRQ's list; it has at least so many entries.
 localparam int unsigned SrqLineEntries = 32'h20;
 // vendor_err of a receive completion with WR_FLUSH_ERR whose slot of an SRQ was not used: its message was
@@ -393,7 +395,7 @@ typedef enum logic [7:0] {
   HwEventSrqError = 8'd13,  // List of an SRQ's slots cannot be read.
   HwEventMad = 8'd14,  // A management datagram for firmware has come.
   HwEventQkeyViolation = 8'd15,  // Datagram with a wrong Q_Key; cause: LID that it is from.
-  HwEventLineMiss = 8'd16,  // Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss.
+  HwEventLineMiss = 8'd16,  // Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue.
   HwEventPacketMiss = 8'd17  // Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
 } hw_event_kind_e;
 
@@ -580,8 +582,8 @@ typedef struct packed {
   logic [23:0]    remote_srqn;  // XRC: SRQ at the responder.
   logic [31:0]    rkey;  // RDMA and atomics: R_Key at the responder.
   logic [63:0]    remote_addr;  // RDMA and atomics: virtual address at the responder.
-  logic [15:0]    reserved2;
-  logic [15:0]    wqe_index;  // Free-running ring index of this WQE; hardware rejects another value.
+  logic [14:0]    reserved2;
+  logic [16:0]    wqe_index;  // Free-running ring index of this WQE; hardware rejects another value.
   // Message bytes: sum of the entries' lengths, or inline bytes. Hardware checks it while it walks.
   logic [31:0]    length;
   // Immediate data, bytes as on the wire. SEND_WITH_INV and LOCAL_INV: the R_Key, also as on the wire (most
@@ -624,8 +626,8 @@ typedef struct packed {
   logic [3:0]     reserved3;
   logic [3:0]     sgid_index;  // Source GID: entry of the table of the QP's port.
   logic [23:0]    remote_qpn;  // Destination QP.
-  logic [15:0]    reserved2;
-  logic [15:0]    wqe_index;  // Free-running ring index of this WQE; hardware rejects another value.
+  logic [14:0]    reserved2;
+  logic [16:0]    wqe_index;  // Free-running ring index of this WQE; hardware rejects another value.
   // Message bytes, at most the MTU of the port: sum of the entries' lengths, or inline bytes.
   logic [31:0]    length;
   logic [31:0]    imm_data;  // Immediate data, bytes as on the wire.
@@ -669,9 +671,9 @@ typedef struct packed {
 // First 16 bytes of every receive WQE; scatter/gather entries follow at byte 16.
 localparam int unsigned RqWqeCtrlBytes = 16;
 typedef struct packed {
-  logic [47:0]    reserved1;
+  logic [46:0]    reserved1;
   // Free-running ring index of this WQE (SRQ: its slot); hardware rejects another value.
-  logic [15:0]    wqe_index;
+  logic [16:0]    wqe_index;
   logic [31:0]    length;  // Sum of the entries' lengths.
   logic [23:0]    reserved0;
   logic [7:0]     num_sge;  // Scatter/gather entries, 0..=16.
@@ -699,7 +701,9 @@ typedef struct packed {
   logic [31:0]    qpn;  // Local QP.
   logic [7:0]     status;  // wc_status.
   logic [7:0]     opcode;  // wc_opcode; bit 7: the receive queue.
-  logic [15:0]    wqe_index;  // Free-running ring index of the completed WQE (SRQ: its slot).
+  // Low bits of the free-running ring index of the completed WQE (SRQ: its slot). Of the WQEs that are
+  // posted no two have the same.
+  logic [15:0]    wqe_index;
 } cqe_t;
 
 // Event queue entry.
@@ -732,14 +736,14 @@ localparam int unsigned QpcBytes = 256;
 typedef struct packed {
   logic [479:0]   reserved19;
   logic [447:0]   record;  // restores: the rest, which is the hardware's own affair.
-  logic [7:0]     reserved18;
   logic [23:0]    una_psn;  // restores: PSN with which that WQE begins.
+  logic [4:0]     reserved18;
   logic [15:0]    rd_done;  // restores: READs and atomics completed.
-  logic [15:0]    una_wqe;  // restores: oldest send WQE that is not completed.
-  logic [15:0]    rq_pi;  // restores: producer index of the receive queue.
+  logic [16:0]    rq_pi;  // restores: producer index of the receive queue.
+  logic [16:0]    una_wqe;  // restores: oldest send WQE that is not completed.
   // restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the
   // row before the last write of a QP context: word 0 is what belongs here.
-  logic [15:0]    sq_pi;
+  logic [16:0]    sq_pi;
   logic [67:0]    reserved17;
   // is_shared: the doors are shut for this QP, too, as for one that has not the row.
   logic           is_shut;
@@ -790,13 +794,13 @@ typedef struct packed {
   logic [1:0]     reserved7;
   logic [4:0]     max_dest_rd_atomic;  // READs and atomics that the peer may have outstanding here, 0..=16.
   logic [23:0]    srqn;  // Shared receive queue.
-  logic [1:0]     reserved6;
+  logic           reserved6;
   logic [1:0]     rq_log_stride;  // Receive WQE stride is 64 << this.
-  logic [3:0]     rq_log_size;  // log2 of the entries of the receive ring; has_srq: of the SRQ's slots.
+  logic [4:0]     rq_log_size;  // log2 of the entries of the receive ring; has_srq: of the SRQ's slots.
   logic [23:0]    recv_cqn;  // CQ of the receive queue.
-  logic [1:0]     reserved5;
+  logic           reserved5;
   logic [1:0]     sq_log_stride;  // Send WQE stride is 64 << this.
-  logic [3:0]     sq_log_size;  // log2 of the entries of the send ring.
+  logic [4:0]     sq_log_size;  // log2 of the entries of the send ring.
   logic [23:0]    send_cqn;  // CQ of the send queue.
   logic [63:0]    rq_base;  // Bus address of the receive ring; has_srq: of the SRQ's slots.
   logic [63:0]    sq_base;  // Bus address of the send ring.
@@ -1028,16 +1032,16 @@ typedef struct packed {
   logic [23:0]    cqn;  // CQ of its receives.
   logic [7:0]     reserved4;
   logic [23:0]    pd;  // Protection domain, also of the keys that peers name beside it.
-  logic [25:0]    reserved3;
+  logic [24:0]    reserved3;
   logic [1:0]     slots_log_stride;  // WQE stride is 64 << this.
-  logic [3:0]     slots_log_size;  // log2 of the slots.
+  logic [4:0]     slots_log_size;  // log2 of the slots.
   logic [63:0]    slots;  // Bus address of the slots.
   logic [63:0]    base;  // Bus address of the list, a multiple of 64: slot numbers of 16 bits.
-  logic [15:0]    reserved2;
-  logic [15:0]    limit;  // Fewer posted WQEs than this raise SRQ_LIMIT, once; 0: not armed.
+  logic [14:0]    reserved2;
+  logic [16:0]    limit;  // Fewer posted WQEs than this raise SRQ_LIMIT, once; 0: not armed.
   logic [7:0]     limit_tag;  // With each limit that is armed another one.
-  logic [3:0]     reserved1;
-  logic [3:0]     log_size;  // log2 of the entries of the list, at least that of SRQ_LINE_ENTRIES.
+  logic [2:0]     reserved1;
+  logic [4:0]     log_size;  // log2 of the entries of the list, at least that of SRQ_LINE_ENTRIES.
   logic [7:0]     func;  // Owning function.
   logic [4:0]     reserved0;
   logic           is_xrc;  // Peers may name it in an XRCETH; what follows base counts then.
@@ -1048,8 +1052,8 @@ typedef struct packed {
 // Send queue doorbell.
 localparam int unsigned SqDoorbellBytes = 8;
 typedef struct packed {
-  logic [15:0]    reserved1;
-  logic [15:0]    producer_index;  // Index after the last WQE posted, free-running.
+  logic [14:0]    reserved1;
+  logic [16:0]    producer_index;  // Index after the last WQE posted, free-running.
   logic           push;  // The last WQE posted lies in a push slot, too.
   logic           reserved0;
   logic [5:0]     push_slot;  // With `push`: the function's push slot that has the last WQE posted.
@@ -1059,8 +1063,8 @@ typedef struct packed {
 // Receive queue doorbell.
 localparam int unsigned RqDoorbellBytes = 8;
 typedef struct packed {
-  logic [15:0]    reserved1;
-  logic [15:0]    producer_index;  // Index after the last WQE posted, free-running.
+  logic [14:0]    reserved1;
+  logic [16:0]    producer_index;  // Index after the last WQE posted, free-running.
   logic [7:0]     reserved0;
   logic [23:0]    qpn;  // QP.
 } rq_doorbell_t;
@@ -1094,8 +1098,8 @@ typedef struct packed {
 // Shared receive queue doorbell.
 localparam int unsigned SrqDoorbellBytes = 8;
 typedef struct packed {
-  logic [15:0]    reserved1;
-  logic [15:0]    producer_index;  // Index after the last entry of its list, free-running.
+  logic [14:0]    reserved1;
+  logic [16:0]    producer_index;  // Index after the last entry of its list, free-running.
   logic [7:0]     reserved0;
   logic [23:0]    srqn;  // SRQ.
 } srq_doorbell_t;

@@ -3,11 +3,12 @@
   // What a QP was, as it stands in qpc_t from sq_pi on. `st`: hca_rx_ctrl's own.
   typedef struct packed {
     logic [447:0] st;
-    logic [31:0]  una_psn;
+    logic [23:0]  una_psn;
+    logic [4:0]   reserved;
     logic [15:0]  rd_done;
-    logic [15:0]  una_wqe;
-    logic [15:0]  rq_pi;
-    logic [15:0]  sq_pi;
+    wqe_idx_t     rq_pi;
+    wqe_idx_t     una_wqe;
+    wqe_idx_t     sq_pi;
   } qpc_record_t;
 
   // QP context write bus, from rtl/mgmt to every block that keeps a piece of the context.

@@ -42,7 +42,7 @@
     logic [7:0]  func;
     logic [23:0] pd;
     logic [23:0] qpn;
-    logic [15:0] wqe_index;
+    wqe_idx_t    wqe_index;
     logic [31:0] key;        // of the window; a bind: from now on
     logic [63:0] va;
     sq_wqe_bind_t wqe;

@@ -5,6 +5,8 @@ package hca_pkg;
 
   `include "hca_abi_gen.svh"
 
+  typedef logic [WqeIndexBits-1:0] wqe_idx_t;  // of a work queue: runs freely
+
   // ---- Limits of this build --------------------------------------------------------------------
   // Lines: QPs that are on the card. 1,024, 4,096 or 16,384; the other tables follow (docs/memory.md).
 `ifdef HCA_NUM_LINES
@@ -111,7 +113,7 @@ package hca_pkg;
   typedef struct packed {
     logic           sq;   // 1: send queue, 0: receive queue
     logic [QpW-1:0] qpn;
-    logic [15:0]    pi;
+    wqe_idx_t       pi;
     push_t          push; // send queue only
   } qp_db_t;
 
@@ -176,7 +178,7 @@ package hca_pkg;
     logic [23:0]    aeth_msn;
     logic [31:0]    imm;          // ImmDt or IETH, bytes as on the wire: imm[7:0] is the first byte sent
     logic [23:0]    xrcsrq;       // XRCETH
-    logic [15:0]    wqe_index;    // TxReq: for error reports
+    wqe_idx_t       wqe_index;    // TxReq: for error reports
     logic [15:0]    resp_seq;     // TxRead: serial number of the response packet (card-wide)
     logic           unacked;      // TxReq: of a service without acknowledges: hca_sent tells
     logic           csum;         // of a frame: its checksums are to be filled in
@@ -381,7 +383,7 @@ package hca_pkg;
     logic [31:0]       chk_bytes;      // range to check from va
     logic              needs_list;     // a WQE fetch was issued for this item: take its data from the list stream
     logic [9:0]        list_bytes;     // bytes fetched (stride)
-    logic [15:0]       wqe_index;
+    wqe_idx_t          wqe_index;
     logic [31:0]       msg_offset;     // offset of this packet's payload in the message
     logic              msg_last;       // RxwSend: last packet of the message
     logic              silent;         // no negative answer when it fails: nobody waits for one
@@ -408,7 +410,7 @@ package hca_pkg;
   typedef struct packed {
     msg_kind_e      kind;
     logic [QpW-1:0] qpn;
-    logic [15:0]    wqe_index;
+    wqe_idx_t       wqe_index;
     logic [7:0]     status;     // wc_status_e
     logic [7:0]     syndrome;   // detail for firmware (AETH syndrome or xl_err_e)
   } pipe_msg_t;
@@ -419,7 +421,7 @@ package hca_pkg;
     logic           rewind;     // 1: restart transmission at restart_psn inside WQE una_wqe
     logic           halt;       // 1: stop emitting for this QP until the next rewind or init (RNR wait, error)
     logic [QpW-1:0] qpn;
-    logic [15:0]    una_wqe;    // oldest send WQE not yet acknowledged
+    wqe_idx_t       una_wqe;    // oldest send WQE not yet acknowledged
     logic [23:0]    una_first_psn;  // PSN of its first packet
     logic [23:0]    una_psn;    // oldest unacknowledged PSN (= restart PSN on rewind)
     logic [15:0]    rd_done;    // READs (and atomics) completed so far, modulo 2^16
@@ -431,7 +433,7 @@ package hca_pkg;
     logic           first;      // first packet of the WQE
     logic [23:0]    next_psn;   // PSN after the packet's (READ: after its last response's)
     logic [QpW-1:0] qpn;
-    logic [15:0]    wqe_index;
+    wqe_idx_t       wqe_index;
     logic [7:0]     opcode;     // wr_opcode_e
     logic           signaled;
     logic [23:0]    last_psn;   // PSN of the last packet (READ: of the last response)

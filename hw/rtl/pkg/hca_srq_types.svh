@@ -2,7 +2,7 @@
 typedef struct packed {
   logic [7:0]      func;
   logic [SrqW-1:0] srqn;
-  logic [15:0]     pi;
+  wqe_idx_t        pi;
 } srq_db_t;
 
 // An SRQ that peers name in their packets (XRC): what is a context's of another one.
@@ -14,7 +14,7 @@ typedef struct packed {
   logic [23:0]    pd;
   logic [CqW-1:0] cqn;
   logic [63:0]    slots;
-  logic [3:0]     log_size;
+  logic [4:0]     log_size;
   logic [1:0]     log_stride;
 } xrc_srq_t;
 

@@ -41,14 +41,14 @@ module hca_srq
 
   typedef struct packed {
     logic        ok;       // slot is that of index popped
-    logic [15:0] popped;   // index of the next one
+    wqe_idx_t    popped;   // index of the next one
     logic [15:0] slot;
   } row_t;
 
   // Below it a limit is reached, if one is armed: then hca_srq_list is told of every pop.
   typedef struct packed {
     logic        armed;
-    logic [15:0] at;
+    wqe_idx_t    at;
   } watch_t;
 
   function automatic logic [15:0] entry_of(beat_t entries, logic [LineEntW-1:0] index);
@@ -57,22 +57,22 @@ module hca_srq
 
   // ---- Heads: written by a pop, else by hca_srq_list -------------------------------------------------
   logic            pop_q, pop_ok_q, row_we, put_valid, put_ready, bypass_q;
-  logic [15:0]     popped_q;
+  wqe_idx_t        popped_q;
   logic [SrqW-1:0] look_srqn_q, pop_srqn_q, row_srqn, put_srqn, list_srqn;
   row_t            row, row_new, put, rdata, bypassed_q, list_row;
   logic            list_re, init, arrived_we, watch_we;
-  logic [15:0]     arrived, arrived_new, list_arrived;
+  wqe_idx_t        arrived, arrived_new, list_arrived;
   logic [SrqW-1:0] init_srqn, arrived_srqn, watch_srqn;
   watch_t          watch, watch_new, list_watch;
   xrc_srq_t        xrc, xrc_new;
   beat_t           line;
   logic            line_we, line_re, line_ready;
   logic [LineAddrW-1:0] line_waddr, line_raddr;
-  logic [15:0]     popped_next;
+  wqe_idx_t        popped_next;
 
   assign row         = bypass_q ? bypassed_q : rdata;
   assign head_o      = '{ok: row.ok, slot: row.slot, xrc: xrc};
-  assign popped_next = row.popped + 16'd1;
+  assign popped_next = row.popped + 1'b1;
   assign init        = srqc_wr_valid_i && srqc_wr_ready_o && !srqc_wr_i.keep;
   assign init_srqn   = srqc_wr_srqn_i;
 
@@ -118,10 +118,13 @@ module hca_srq
   );
 
   // What hca_srq_list should look at, after the head is written.
-  logic hint_q;
+  logic     hint_q;
+  wqe_idx_t past_watch;  // negative: the limit is not reached
+  assign past_watch = popped_next - watch.at - 1'b1;
+
   always_ff @(posedge clk_i) begin
     hint_q <= pop_i && !rst_i && (popped_next[2:0] == '0 || popped_next == arrived
-                                  || (watch.armed && 16'(popped_next - watch.at - 16'd1) < 16'h8000));
+                                  || (watch.armed && !past_watch[WqeIndexBits-1]));
   end
 
   hca_ram_1r1w #(
@@ -151,26 +154,26 @@ module hca_srq
   );
 
   hca_ram_1r1w #(
-    .Width(16),
+    .Width(WqeIndexBits),
     .Depth(NumSrqs)
   ) u_arrived (
     .clk_i,
     .we_i   (arrived_we || init),
     .waddr_i(init ? init_srqn : arrived_srqn),
-    .wdata_i(init ? 16'd0 : arrived_new),
+    .wdata_i(init ? '0 : arrived_new),
     .re_i   (look_i),
     .raddr_i(look_srqn_i),
     .rdata_o(arrived)
   );
 
   hca_ram_1r1w #(
-    .Width(16),
+    .Width(WqeIndexBits),
     .Depth(NumSrqs)
   ) u_arrived_list (
     .clk_i,
     .we_i   (arrived_we || init),
     .waddr_i(init ? init_srqn : arrived_srqn),
-    .wdata_i(init ? 16'd0 : arrived_new),
+    .wdata_i(init ? '0 : arrived_new),
     .re_i   (list_re),
     .raddr_i(list_srqn),
     .rdata_o(list_arrived)
@@ -228,7 +231,7 @@ module hca_srq
 
   owner_t      owner, owner_new;
   logic        check_q, rung;   // the owner has been read
-  logic [15:0] list_pi;
+  wqe_idx_t    list_pi;
 
   assign owner_new      = '{valid: srqc_wr_i.valid, func: srqc_wr_i.func};
   assign srq_db_ready_o = check_q;
@@ -254,13 +257,13 @@ module hca_srq
   );
 
   hca_ram_1r1w #(
-    .Width(16),
+    .Width(WqeIndexBits),
     .Depth(NumSrqs)
   ) u_pi (
     .clk_i,
     .we_i   (rung || init),
     .waddr_i(init ? init_srqn : srq_db_i.srqn),
-    .wdata_i(init ? 16'd0 : srq_db_i.pi),
+    .wdata_i(init ? '0 : srq_db_i.pi),
     .re_i   (list_re),
     .raddr_i(list_srqn),
     .rdata_o(list_pi)

@@ -26,19 +26,19 @@ module hca_srq_list
   // What others keep of the queue looked at: in the cycle after re_o.
   output logic                 re_o,
   output logic [SrqW-1:0]      srqn_o,
-  input  logic [15:0]          pi_i,
+  input  wqe_idx_t             pi_i,
   input  logic                 head_ok_i,
-  input  logic [15:0]          popped_i,
-  input  logic [15:0]          arrived_i,
+  input  wqe_idx_t             popped_i,
+  input  wqe_idx_t             arrived_i,
   input  logic                 watch_armed_i,
-  input  logic [15:0]          watch_at_i,
+  input  wqe_idx_t             watch_at_i,
   output logic                 arrived_we_o,
   output logic [SrqW-1:0]      arrived_srqn_o,
-  output logic [15:0]          arrived_o,      // index behind the last number that is here
+  output wqe_idx_t             arrived_o,      // index behind the last number that is here
   output logic                 watch_we_o,
   output logic [SrqW-1:0]      watch_srqn_o,
   output logic                 watch_armed_o,
-  output logic [15:0]          watch_at_o,
+  output wqe_idx_t             watch_at_o,
   output logic                 line_we_o,      // with the answer's data
   output logic [AddrW-1:0]     line_waddr_o,
   output logic                 line_re_o,
@@ -47,7 +47,7 @@ module hca_srq_list
   output logic                 put_valid_o,    // the head of the line read: index put_popped_o
   input  logic                 put_ready_i,
   output logic [SrqW-1:0]      put_srqn_o,
-  output logic [15:0]          put_popped_o,
+  output wqe_idx_t             put_popped_o,
   output logic                 req_valid_o,
   input  logic                 req_ready_i,
   output dma_rd_req_t          req_o,
@@ -62,7 +62,7 @@ module hca_srq_list
   localparam int unsigned MaxReads = 16;  // more than the port has tags
   localparam int unsigned Events   = 4 * NumSrqs;
   // So many numbers here or on their way are enough to wait until a line is full.
-  localparam logic [15:0] Enough   = 16'(2 * SrqLineEntries);
+  localparam wqe_idx_t Enough      = WqeIndexBits'(2 * SrqLineEntries);
 
   typedef enum logic [2:0] {
     StIdle,
@@ -74,14 +74,14 @@ module hca_srq_list
 
   // Only this block writes and reads them.
   typedef struct packed {
-    logic [15:0] asked;    // index behind the last number that was asked for
+    wqe_idx_t    asked;    // index behind the last number that was asked for
     logic [7:0]  reached;  // limit_tag of the last limit that was reached
     logic        failed;   // the list cannot be read
   } own_t;
 
   typedef struct packed {
     logic [SrqW-1:0] srqn;
-    logic [15:0]     upto;
+    wqe_idx_t        upto;
   } read_t;
 
   typedef struct packed {
@@ -198,9 +198,9 @@ module hca_srq_list
   // ---- Judge -----------------------------------------------------------------------------------------
   logic        live, fails, below, armed, want, full, headless;
   logic        fails_q, below_q, armed_q, want_q, headless_q, rewatch_q;
-  logic [15:0] posted, left, ahead_of_pop, upto, upto_q, at_q, popped_q, asked_q;
+  wqe_idx_t    posted, left, ahead_of_pop, upto, upto_q, at_q, popped_q, asked_q;
   logic [5:0]  in_line;
-  logic [10:0] lines_here;
+  logic [WqeIndexBits-EntW-1:0] lines_here;
 
   assign live         = srqc.valid && !own.failed;
   assign fails        = live && unread_q[srqn_q];
@@ -210,11 +210,11 @@ module hca_srq_list
   assign below        = armed && posted < srqc.limit;
   assign left         = pi_i - own.asked;
   assign in_line      = 6'(SrqLineEntries) - 6'(own.asked[EntW-1:0]);
-  assign full         = left >= 16'(in_line);
+  assign full         = left >= WqeIndexBits'(in_line);
   assign ahead_of_pop = own.asked - popped_i;
-  assign lines_here   = own.asked[15:EntW] - popped_i[15:EntW];
-  assign want         = live && !fails && left != '0 && lines_here < 11'(Lines) && (full || ahead_of_pop < Enough);
-  assign upto         = full ? own.asked + 16'(in_line) : pi_i;
+  assign lines_here   = own.asked[WqeIndexBits-1:EntW] - popped_i[WqeIndexBits-1:EntW];
+  assign want         = live && !fails && left != '0 && lines_here < (WqeIndexBits - EntW)'(Lines) && (full || ahead_of_pop < Enough);
+  assign upto         = full ? own.asked + WqeIndexBits'(in_line) : pi_i;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StJudge) begin
@@ -222,7 +222,7 @@ module hca_srq_list
       {upto_q, popped_q, asked_q} <= {upto, popped_i, own.asked};
       armed_q   <= armed && !below;
       at_q      <= pi_i - srqc.limit;
-      rewatch_q <= watch_armed_i != (armed && !below) || (armed && watch_at_i != 16'(pi_i - srqc.limit));
+      rewatch_q <= watch_armed_i != (armed && !below) || (armed && watch_at_i != WqeIndexBits'(pi_i - srqc.limit));
     end
   end
 
@@ -247,7 +247,7 @@ module hca_srq_list
   // ---- Reads -----------------------------------------------------------------------------------------
   read_t                     read_head, read_new;
   logic [$clog2(MaxReads):0] reads;
-  logic [15:0]               arrived_last;
+  wqe_idx_t                  arrived_last;
   logic [63:0]               line_mask;
   logic                      read_in_ready;
 
@@ -283,7 +283,7 @@ module hca_srq_list
   );
 
   // Of a line that could not be read nothing has arrived.
-  assign arrived_last   = read_head.upto - 16'd1;
+  assign arrived_last   = read_head.upto - 1'b1;
   assign arrived_we_o   = arrive && !rsp_err_i;
   assign arrived_srqn_o = read_head.srqn;
   assign arrived_o      = read_head.upto;

@@ -99,7 +99,7 @@ module hca_requester
   logic             rel_valid, rel_ready, rel_requeue, rel_idle;
   logic             ctx_re;
   logic [QpW-1:0]   slot_qpn;
-  logic [15:0]      slot_pi, idx, pi;
+  wqe_idx_t         slot_pi, idx, pi;
   sq_ack_t          ctx_ack;
   logic [15:0]      ctx_placed;
   sq_qpc_t          ctx_qpc;
@@ -112,7 +112,7 @@ module hca_requester
   push_t            slot_push, push;
   logic             push_re, early;
   logic [SlotW-1:0] early_slot;
-  logic [15:0]      early_pi;
+  wqe_idx_t         early_pi;
   push_t            early_push;
   logic [PushRowW-1:0] push_row;
   logic             txp_valid, txp_ready, seg_valid, seg_ready;

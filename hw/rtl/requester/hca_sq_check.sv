@@ -7,7 +7,7 @@ module hca_sq_check
 (
   input  sq_wqe_ctrl_t hdr_i,
   input  sq_qpc_t      qpc_i,
-  input  logic [15:0]  wqe_i,        // index that it must have
+  input  wqe_idx_t     wqe_i,        // index that it must have
   input  logic [31:0]  offset_i,     // bytes of it already sent
   output logic         malformed_o,
   output logic         misfit_o,     // likewise: its data or entries do not fit, or the position is behind it

@@ -15,7 +15,7 @@ module hca_sq_context
   input  sq_qpc_t     ctx_qpc_i,
   input  sq_ack_t     ctx_ack_i,
   input  sq_dyn_t     ctx_dyn_i,
-  input  logic [15:0] ctx_pi_i,
+  input  wqe_idx_t    ctx_pi_i,
   input  logic        redo_i,      // the position becomes redo_o
   input  logic        plan_i,      // a packet is made next,
   input  logic        sent_i,      // is made,
@@ -26,7 +26,7 @@ module hca_sq_context
   input  sq_qpc_t     qpc_i,       // from the cycle behind load_i on
   input  sq_ack_t     ack_i,
   input  sq_dyn_t     dyn_i,
-  input  logic [15:0] pi_i,
+  input  wqe_idx_t    pi_i,
   output sq_news_t    news_o,
   output sq_dyn_t     redo_o,
   output logic        ends_o,      // with plan_i: behind the packet the position goes back

@@ -44,7 +44,7 @@ module hca_sq_emit
   output logic             served_o,      //          it has its turn
   // Scheduler tables.
   input  logic [QpW-1:0]   slot_qpn_i,
-  input  logic [15:0]      slot_pi_i,
+  input  wqe_idx_t         slot_pi_i,
   output logic             ctx_re_o,
   input  sq_ack_t          ctx_ack_i,
   input  logic [15:0]      ctx_placed_i,  // READs whose data is in memory
@@ -58,8 +58,8 @@ module hca_sq_emit
   output logic             limit_o,
   output logic             pop_o,
   output sq_ring_t         ring_o,
-  output logic [15:0]      idx_o,         // with restart_o
-  output logic [15:0]      pi_o,          // with limit_o
+  output wqe_idx_t         idx_o,         // with restart_o
+  output wqe_idx_t         pi_o,          // with limit_o
   output logic [3:0]       pop_blocks_o,
   input  logic [BlkW:0]    have_i,
   input  logic [BlkW-1:0]  head_i,
@@ -108,14 +108,15 @@ module hca_sq_emit
   sq_ack_t          ack_q;
   sq_qpc_t          qpc_q;
   sq_news_t         news;
-  logic [15:0]      pi_q, placed_q;
+  wqe_idx_t         pi_q;
+  logic [15:0]      placed_q;
   logic             ready, starved, fetch_err, exhausted;
   sq_wqe_ctrl_t     h_q;              // the WQE
   sq_look_t         look, look_q;     // the next one, this one
   beat_t            next_block, block;
   logic [32:0]      next_sum;
   logic [31:0]      next_offset;
-  logic [15:0]      next_wqe;         // its index
+  wqe_idx_t         next_wqe;         // its index
   logic             new_q;            // this WQE has never been begun
   logic [63:0]      inline_va_q;
   logic             in_pkt_q, omt_done_q;

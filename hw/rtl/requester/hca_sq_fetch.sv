@@ -28,12 +28,12 @@ module hca_sq_fetch
   input  logic             pop_i,       // strobe: pop_blocks_i blocks are consumed
   input  logic [SlotW-1:0] slot_i,
   input  sq_ring_t         ring_i,
-  input  logic [15:0]      idx_i,
-  input  logic [15:0]      pi_i,
+  input  wqe_idx_t         idx_i,
+  input  wqe_idx_t         pi_i,
   input  push_t            push_i,      // with limit_i
   input  logic             early_i,     // strobe: the WQE before early_pi_i of that slot lies there
   input  logic [SlotW-1:0] early_slot_i,
-  input  logic [15:0]      early_pi_i,
+  input  wqe_idx_t         early_pi_i,
   input  push_t            early_push_i,
   input  logic [3:0]       pop_blocks_i,
   output logic [BlkW:0]    have_o,      // blocks of slot_i that lie ready
@@ -64,6 +64,7 @@ module hca_sq_fetch
 
   localparam int unsigned GenW   = 16;
   localparam int unsigned TotalW = BlkW + 2;
+  localparam int unsigned PosW   = WqeIndexBits + MaxLogWqeStride;   // an index, in blocks
 
   typedef struct packed {
     logic [SlotW-1:0] slot;
@@ -77,8 +78,8 @@ module hca_sq_fetch
 
   // Per slot. Positions count blocks, free running.
   sq_ring_t        ring_q [Slots];
-  logic [18:0]     fetch_q [Slots];    // ring position of the next block to ask for
-  logic [15:0]     limit_q [Slots];
+  logic [PosW-1:0] fetch_q [Slots];    // ring position of the next block to ask for
+  wqe_idx_t        limit_q [Slots];
   push_t           push_q [Slots];
   logic [GenW-1:0] gen_q [Slots];
   logic [BlkW:0]   issued_q [Slots];   // FIFO positions: asked for, written, consumed
@@ -89,7 +90,7 @@ module hca_sq_fetch
 
   typedef struct packed {
     logic [SlotW-1:0] slot;
-    logic [15:0]      pi;
+    wqe_idx_t         pi;
     push_t            push;  // valid: something to look at
   } early_t;
 
@@ -100,23 +101,23 @@ module hca_sq_fetch
   logic              pick;
   // The row of slot s_q, of one cycle.
   sq_ring_t          ring_row_q;
-  logic [18:0]       pos_q;
-  logic [15:0]       limit_row_q;
+  logic [PosW-1:0]   pos_q;
+  wqe_idx_t          limit_row_q;
   logic [BlkW:0]     room_q, issued_row_q;
   logic [TotalW-1:0] total_row_q;
   logic              alone_q, fresh_q, shut_q, rated_q;   // shut: nothing more until it is restarted
   push_t             push_row_q;
   logic [GenW-1:0]   req_gen_q;
   // What follows from it.
-  logic [18:0]       ring_mask, wrap_mask, slot_in_ring, end_idx, stride_blocks;
+  logic [PosW-1:0]   ring_mask, wrap_mask, slot_in_ring, end_idx, stride_blocks;
   logic [63:0]       addr_q;
-  logic [18:0]       avail, to_end, avail_q;
+  logic [PosW-1:0]   avail, to_end, avail_q;
   logic [3:0]        size, size_q, to_boundary, avail_few_q, to_end_few_q;
   logic              none_q, some;
   logic              restarts, stop, wanted, req_fire, track_ready;
   early_t            early_q;
   push_t             taken_q;            // of early news whose turn it is, and its index
-  logic [15:0]       taken_pi_q;
+  wqe_idx_t          taken_pi_q;
   logic              is_early_q, early_go, pushed, copy, copy_first, copy_last, forward;
   logic [BlkW-1:0]      copy_at, copy_at_q;
   logic [StrideW-1:0]   copy_blk_q, copy_next;
@@ -218,22 +219,22 @@ module hca_sq_fetch
     rated_q <= rated_i[s_q];
   end
 
-  assign ring_mask     = ~(19'h7ffff << (5'(ring_row_q.log_size) + 5'(ring_row_q.log_stride)));
-  assign wrap_mask     = ~(19'h7ffff << (5'd16 + 5'(ring_row_q.log_stride)));
+  assign ring_mask     = ~({PosW{1'b1}} << (ring_row_q.log_size + 5'(ring_row_q.log_stride)));
+  assign wrap_mask     = ~({PosW{1'b1}} << (5'(WqeIndexBits) + 5'(ring_row_q.log_stride)));
   assign slot_in_ring  = pos_q & ring_mask;
-  assign end_idx       = {3'd0, limit_row_q} << ring_row_q.log_stride;
-  assign stride_blocks = 19'd1 << ring_row_q.log_stride;
+  assign end_idx       = PosW'(limit_row_q) << ring_row_q.log_stride;
+  assign stride_blocks = PosW'(1) << ring_row_q.log_stride;
 
   assign avail  = (end_idx - pos_q) & wrap_mask;
   assign to_end = ring_mask - slot_in_ring;  // blocks behind this one up to the end of the ring
 
   always_ff @(posedge clk_i) begin
     if (state_q == StJudge) begin
-      addr_q   <= ring_row_q.base + {39'd0, slot_in_ring, 6'd0};
+      addr_q   <= ring_row_q.base + 64'({slot_in_ring, 6'd0});
       avail_q  <= avail;
       none_q   <= avail == '0;
-      avail_few_q  <= (avail >= 19'd8) ? 4'd8 : avail[3:0];
-      to_end_few_q <= (to_end >= 19'd8) ? 4'd8 : to_end[3:0] + 4'd1;
+      avail_few_q  <= (avail >= PosW'(8)) ? 4'd8 : avail[3:0];
+      to_end_few_q <= (to_end >= PosW'(8)) ? 4'd8 : to_end[3:0] + 4'd1;
     end
     if (state_q == StSize) size_q <= size;
   end
@@ -246,7 +247,7 @@ module hca_sq_fetch
     if (to_end_few_q < size) size = to_end_few_q;
   end
   // Behind an early WQE the limit may be behind the position for a while.
-  assign some    = !none_q && avail_q <= {1'b0, ring_mask[17:0]} + 19'd1;
+  assign some    = !none_q && avail_q <= ring_mask + 1'b1;
   assign stop    = want_slot_i && !rated_q && total_row_q >= TotalW'(SlotBlocks);
   assign wanted  = state_q == StSize && fresh_q && some && room_q >= (BlkW+1)'(size) && !shut_q && !stop;
   assign begun_o = wanted && !pushed;
@@ -390,12 +391,12 @@ module hca_sq_fetch
     if (limit_i || restart_i) limit_q[slot_i] <= limit_i ? pi_i : idx_i;
     if (forward) begin
       issued_q[s_q] <= issued_row_q + (BlkW+1)'(blocks);
-      fetch_q[s_q]  <= (pos_q + 19'(blocks)) & wrap_mask;
+      fetch_q[s_q]  <= (pos_q + PosW'(blocks)) & wrap_mask;
       if (!total_row_q[TotalW-1]) total_q[s_q] <= total_row_q + TotalW'(blocks);
     end
     if (restart_i) begin
       ring_q[slot_i]    <= ring_i;
-      fetch_q[slot_i]   <= {3'd0, idx_i} << ring_i.log_stride;
+      fetch_q[slot_i]   <= PosW'(idx_i) << ring_i.log_stride;
       gen_q[slot_i]     <= gen_q[slot_i] + 1'b1;
       issued_q[slot_i]  <= '0;
       written_q[slot_i] <= '0;

@@ -9,12 +9,12 @@ module hca_sq_look
   input  logic        clk_i,
   input  logic        load_i,   // blk_i is the first block of the next WQE
   input  beat_t       blk_i,
-  input  logic [15:0] wqe_i,    // its index
+  input  wqe_idx_t    wqe_i,    // its index
   input  logic        begun_i,  // it is the one that the QP's position is in: the offset there is its own
   input  sq_qpc_t     qpc_i,
   input  sq_dyn_t     dyn_i,
   input  sq_ack_t     ack_i,
-  input  logic [15:0] pi_i,
+  input  wqe_idx_t    pi_i,
   output beat_t       block_o,
   output logic [32:0] sum_o,    // of the lengths of entries in block_o
   output logic [31:0] offset_o, // bytes of it already sent
@@ -28,7 +28,8 @@ module hca_sq_look
   logic         datagram, frame, many, none, read, local_op, is_new, last, unused_bits;
   logic [31:0]  offset, before_end, mtu_mask;  // before_end: bytes left, less one
   logic [23:0]  rest;
-  logic [15:0]  since, ring_slot;
+  wqe_idx_t     newest, since;  // newest: the newest WQE begun, from this one on
+  logic [15:0]  ring_slot;
   logic [18:0]  ring_block;
 
   assign unused_bits = ^{lanes, in, qpc_i, dyn_i, ack_i};
@@ -68,9 +69,10 @@ module hca_sq_look
   assign last = read || none || frame || (before_end & mtu_mask) == '0;
 
   // Only the newest WQE begun counts: a WQE sent meanwhile, before this one, changes nothing here.
-  assign is_new     = !psn_ge({dyn_i.started - wqe_i - 16'd1, 8'd0}, '0);
-  assign since      = wqe_i - {ack_i.una_wqe[15:MsgRowW], MsgRowW'(0)};  // blocks of messages come back whole
-  assign ring_slot  = wqe_i & ~(16'hffff << qpc_i.log_size);
+  assign newest     = dyn_i.started - wqe_i - 1'b1;
+  assign is_new     = newest[WqeIndexBits-1];
+  assign since      = wqe_i - {ack_i.una_wqe[WqeIndexBits-1:MsgRowW], MsgRowW'(0)};  // blocks of messages come back whole
+  assign ring_slot  = wqe_i[MaxLogWqSize-1:0] & ~(16'hffff << qpc_i.log_size);
   assign ring_block = 19'(ring_slot) << qpc_i.log_stride;
 
   hca_sq_check u_check (
@@ -97,8 +99,8 @@ module hca_sq_look
     look_o.seek        = many || datagram
                          || (!hdr.inline_data && look_o.payload && (look_o.resumed || look_o.empty0));
     look_o.direct      = !look_o.hold && !look_o.seek && !look_o.resumed && !local_op;
-    look_o.last_wqe    = wqe_i + 16'd1 == pi_i;
-    look_o.row_full    = since >= 16'(MaxOutstanding);
+    look_o.last_wqe    = wqe_i + 1'b1 == pi_i;
+    look_o.row_full    = since >= WqeIndexBits'(MaxOutstanding);
     look_o.others      = wqe_i != ack_i.una_wqe;
     look_o.opens_block = wqe_i[MsgRowW-1:0] == '0;
     look_o.one_pkt     = last;

@@ -13,7 +13,7 @@ package hca_sq_pkg;
     logic [2:0]  path_mtu;  // 1..5
     logic        sq_sig_all;
     logic [63:0] base;
-    logic [3:0]  log_size;
+    logic [4:0]  log_size;
     logic [1:0]  log_stride;
     logic [4:0]  max_rd_atomic;
     logic        selective; // RC, and the peer takes it: every packet of a WRITE carries its own address
@@ -28,7 +28,7 @@ package hca_sq_pkg;
     logic        halt;
     logic [7:0]  seq;
     logic [MissingW-1:0] again;  // the newest rewind: so many packets only; 0: all
-    logic [15:0] una_wqe;
+    wqe_idx_t    una_wqe;
     logic [23:0] una_first_psn;
     logic [23:0] una_psn;
     logic [15:0] rd_done;
@@ -39,8 +39,8 @@ package hca_sq_pkg;
     logic        err;        // a bad WQE was reported: nothing more until a rewind
     logic        retx;       // the next packet is the first one after a rewind
     logic [7:0]  seq;        // rewinds acted on
-    logic [15:0] wqe;        // next send WQE
-    logic [15:0] started;    // index after the last WQE ever begun (SQD lets only those go on)
+    wqe_idx_t    wqe;        // next send WQE
+    wqe_idx_t    started;    // index after the last WQE ever begun (SQD lets only those go on)
     logic [23:0] psn;        // next PSN
     logic [31:0] offset;     // bytes of WQE `wqe` already sent
     logic        local_op;   // the newest WQE is at hca_mw: nothing goes out before it is over
@@ -49,7 +49,7 @@ package hca_sq_pkg;
 
   // Where a QP goes on when it has sent some packets again alone (hca_sq_again).
   typedef struct packed {
-    logic [15:0] wqe;
+    wqe_idx_t    wqe;
     logic [23:0] psn;
     logic [31:0] offset;
     logic [15:0] rd_issued;
@@ -117,7 +117,7 @@ package hca_sq_pkg;
   typedef struct packed {
     logic [7:0]  func;
     logic [63:0] base;
-    logic [3:0]  log_size;
+    logic [4:0]  log_size;
     logic [1:0]  log_stride;
   } sq_ring_t;
 

@@ -22,7 +22,7 @@ module hca_sq_pos
   input  sq_look_t       wqe_i,
   input  logic           we_i,      // strobe: the QP is served no more
   output sq_dyn_t        dyn_o,
-  output logic [15:0]    next_o     // index of the next WQE to be looked at
+  output wqe_idx_t       next_o     // index of the next WQE to be looked at
 );
 
   logic [QpW-1:0] scrub_qpn_q, qpn_q;
@@ -55,7 +55,7 @@ module hca_sq_pos
     if (re_i) qpn_q <= qpn_i;
     if (load_i) {dyn_o, next_o} <= {row_o, row_o.wqe};
     if (redo_i) {dyn_o, next_o} <= {redo_row_i, redo_row_i.wqe};
-    if (begin_i) next_o <= next_o + 16'd1;
+    if (begin_i) next_o <= next_o + 1'b1;
     if (bad_i) dyn_o.err <= 1'b1;
     if (sent_i) begin
       dyn_o.psn      <= dyn_o.psn + pkt_i.psns;

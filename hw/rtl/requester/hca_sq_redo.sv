@@ -16,7 +16,7 @@ module hca_sq_redo
 );
 
   logic        rewound, ahead, returns, unused_bits;
-  logic [15:0] started_diff, wqe_diff;
+  wqe_idx_t    started_diff, wqe_diff;
   logic [23:0] psn_diff;
 
   assign unused_bits  = ^{qpc_i, ack_i, dyn_i, psn_diff, wqe_diff};
@@ -27,7 +27,7 @@ module hca_sq_redo
   assign few_o        = rewound && ack_i.again != '0 && (ack_i.seq - dyn_i.seq) == 8'd1 && !ack_i.init && !dyn_i.err;
   assign psn_diff     = ack_i.una_psn - back_i.psn;
   assign wqe_diff     = ack_i.una_wqe - back_i.wqe;
-  assign ahead        = (psn_diff != '0 && !psn_diff[23]) || (wqe_diff != '0 && !wqe_diff[15]);
+  assign ahead        = (psn_diff != '0 && !psn_diff[23]) || (wqe_diff != '0 && !wqe_diff[WqeIndexBits-1]);
   assign returns      = again_i && !rewound && !ahead;
 
   assign same_o       = (returns ? back_i.wqe : ack_i.una_wqe) == dyn_i.wqe && !dyn_i.err
@@ -46,7 +46,7 @@ module hca_sq_redo
       redo_o.offset    = 32'(24'(ack_i.una_psn - ack_i.una_first_psn)) << mtu_shift(qpc_i.path_mtu);
       redo_o.rd_issued = ack_i.rd_done;
       redo_o.seq       = ack_i.seq;
-      if (started_diff > 16'(MaxOutstanding) || (rewound && ack_i.init)) redo_o.started = ack_i.una_wqe;
+      if (started_diff > WqeIndexBits'(MaxOutstanding) || (rewound && ack_i.init)) redo_o.started = ack_i.una_wqe;
     end
     if (rewound) begin
       redo_o.err  = 1'b0;

@@ -60,7 +60,7 @@ module hca_sq_sched
   // Slot table.
   input  logic [SlotW-1:0] slot_i,
   output logic [QpW-1:0]   slot_qpn_o,
-  output logic [15:0]      slot_pi_o,
+  output wqe_idx_t         slot_pi_o,
   output push_t            slot_push_o,  // of the WQE before it
   input  logic [Slots-1:0] active_i,
   output logic             gone_o,       // strobe: the slot that was given back is free
@@ -69,7 +69,7 @@ module hca_sq_sched
   // Strobe: the QP of that slot was told of WQEs up to an index, and the last one is pushed.
   output logic             early_o,
   output logic [SlotW-1:0] early_slot_o,
-  output logic [15:0]      early_pi_o,
+  output wqe_idx_t         early_pi_o,
   output push_t            early_push_o,
   output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
   output logic [Slots-1:0] halt_o,       // strobe: the slot's QP may not send any more
@@ -98,7 +98,7 @@ module hca_sq_sched
     logic              init;
     logic [7:0]        seq;
     logic [MissingW-1:0] again;   // as in sq_ack_t
-    logic [15:0]       pi;
+    wqe_idx_t          pi;
     push_t             push;
     logic [15:0]       placed;  // READs whose data is in memory
   } row_t;
@@ -114,7 +114,7 @@ module hca_sq_sched
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
   logic             ev_hand_q, ev_idle_q, ev_restores_q;  // restores, EvQpc: goes on where it was
   logic [LaneW-1:0] ev_sl_q;
-  logic [15:0]      ev_pi_q;
+  wqe_idx_t         ev_pi_q;
   push_t            ev_push_q;
   ack_upd_t         ev_ack_q;
   sq_qpc_t          ev_qpc_q;
@@ -373,7 +373,7 @@ module hca_sq_sched
   assign early_push_o = ev_push_q;
 
   logic [QpW-1:0] slot_qpn_q [Slots];
-  logic [15:0]    slot_pi_q [Slots];
+  wqe_idx_t       slot_pi_q [Slots];
   push_t          slot_push_q [Slots];
 
   assign slot_qpn_o = slot_qpn_q[slot_i];

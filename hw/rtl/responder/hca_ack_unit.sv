@@ -97,7 +97,7 @@ module hca_ack_unit
 
   always_comb begin
     swift_st               = ack_q;
-    swift_st.una_wqe       = ack_q.una_wqe + 16'd1;
+    swift_st.una_wqe       = ack_q.una_wqe + 1'b1;
     swift_st.una_psn       = target_q;
     swift_st.una_first_psn = target_q;
     swift_st.retry_left    = ctx_i.retry_cnt;
@@ -113,7 +113,7 @@ module hca_ack_unit
   ack_st_t     base;            // state with the budgets of a new message when there was progress
   logic        at_end, rewind, fail, deliver, rnr, back, implied_new, retire;
   logic [7:0]  fail_status, fail_syndrome;
-  logic [15:0] late_by;         // MsgSqError: distance of its WQE from the oldest one
+  wqe_idx_t    late_by;         // MsgSqError: distance of its WQE from the oldest one
   logic [31:0] rd_offset, rd_left, rd_expect;
   logic        rd_last, rd_good, paid, pend_ends;
 
@@ -189,7 +189,7 @@ module hca_ack_unit
         // Data of a READ could not be placed: back to it, whatever was decided since. Its CQE and all later ones
         // were held back by rx_exec.
         back = job_i.from_exec;
-        if (!back && !late_by[15] && !dead_i
+        if (!back && !late_by[WqeIndexBits-1] && !dead_i
             && (!base.pend_valid || late_by < base.pend_wqe - ack_q.una_wqe)) begin
           base.pend_valid  = 1'b1;
           base.pend_wqe    = job_i.wqe_index;
@@ -234,7 +234,7 @@ module hca_ack_unit
       st_o.gap_seen   = 1'b0;
       if (rd_last) begin
         st_o.una_first_psn = base.una_psn + 24'd1;
-        st_o.una_wqe       = base.una_wqe + 16'd1;
+        st_o.una_wqe       = base.una_wqe + 1'b1;
         st_o.rd_done       = base.rd_done + 16'd1;
         st_o.blk_ok        = !ends_block;
       end
@@ -253,11 +253,11 @@ module hca_ack_unit
       if (base.rnr_left != 3'd7) st_o.rnr_left = base.rnr_left - 3'd1;
     end
     if (retire) begin
-      st_o.una_wqe = base.una_wqe + 16'd1;
+      st_o.una_wqe = base.una_wqe + 1'b1;
       st_o.blk_ok  = base.blk_ok && !ends_block;
     end
-    if (fail) st_o.una_wqe = base.una_wqe + 16'd1;
-    if (back) st_o.una_wqe = job_i.wqe_index + 16'd1;
+    if (fail) st_o.una_wqe = base.una_wqe + 1'b1;
+    if (back) st_o.una_wqe = job_i.wqe_index + 1'b1;
     if (fail || back) begin  // what it has of the table comes back with its next life
       dead_o          = 1'b1;
       st_o.pend_valid = 1'b0;
@@ -323,7 +323,7 @@ module hca_ack_unit
       item_o.cqe.cqn       = ctx_i.send_cqn;
       item_o.cqe.solicited = 1'b0;
       item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
-      item_o.cqe.cqe.wqe_index = (at_end && back) ? job_i.wqe_index : ack_q.una_wqe;
+      item_o.cqe.cqe.wqe_index = (at_end && back) ? job_i.wqe_index[15:0] : ack_q.una_wqe[15:0];
       if (complete || deliver || (at_end && retire)) begin
         item_o.cqe.cqe.status   = WcSuccess;
         item_o.cqe.cqe.byte_len = row_i.len_bytes;
@@ -375,7 +375,7 @@ module hca_ack_unit
           state_d       = StEnd;
         end else if (advance) begin
           ack_d.blk_ok        = !ends_block;
-          ack_d.una_wqe       = ack_q.una_wqe + 16'd1;
+          ack_d.una_wqe       = ack_q.una_wqe + 1'b1;
           ack_d.una_psn       = row_i.last_psn + 24'd1;
           ack_d.una_first_psn = row_i.last_psn + 24'd1;
           moved_d             = 1'b1;

@@ -11,7 +11,7 @@ module hca_dg_check
   input  logic [QpW-1:0] qpn_i,
   input  rx_ctx_t        ctx_i,
   input  resp_st_t       st_i,
-  input  logic [15:0]    rq_pi_i,
+  input  wqe_idx_t       rq_pi_i,
   input  srq_head_t      srq_i,    // with apply_i
   input  logic [4:0]     pkey_index_i,   // with apply_i
   output logic           srq_pop_o,
@@ -22,7 +22,7 @@ module hca_dg_check
 );
 
   logic        good_d, good_q, room_q, room, accept, has_net, unused_in;
-  logic [15:0] wqe;
+  wqe_idx_t    wqe;
 
   assign unused_in = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
   assign good_d = (ctx_i.is_raw || (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm}))
@@ -36,14 +36,14 @@ module hca_dg_check
   assign room    = ctx_i.has_srq ? srq_i.ok : room_q;
   assign accept  = apply_i && good_q && room;
   assign full_o  = apply_i && good_q && !room;
-  assign wqe     = ctx_i.has_srq ? srq_i.slot : st_i.rq_ci;
+  assign wqe     = ctx_i.has_srq ? WqeIndexBits'(srq_i.slot) : st_i.rq_ci;
   assign srq_pop_o = accept && ctx_i.has_srq;
   assign has_net = req_i.payload_off[6];   // a GRH or an IPv6 header before the BTH
   assign list_o  = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
 
   always_comb begin
     st_o = st_i;
-    if (accept && !ctx_i.has_srq) st_o.rq_ci = st_i.rq_ci + 16'd1;
+    if (accept && !ctx_i.has_srq) st_o.rq_ci = st_i.rq_ci + 1'b1;
   end
 
   always_comb begin
@@ -72,7 +72,7 @@ module hca_dg_check
       item_o.cqe.valid     = 1'b1;
       item_o.cqe.solicited = req_i.solicited;
       item_o.cqe.cqn       = ctx_i.recv_cqn;
-      item_o.cqe.cqe.wqe_index = wqe;
+      item_o.cqe.cqe.wqe_index = wqe[15:0];
       item_o.cqe.cqe.opcode    = WcOpRecv;
       item_o.cqe.cqe.status    = WcSuccess;
       item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);

@@ -19,7 +19,7 @@ module hca_msg_pool
   output logic [MsgBlkW-1:0] alloc_blk_o,
   input  logic             alloc_i,
   input  logic [QpW-1:0]   alloc_qpn_i,
-  input  logic [15:0]      alloc_wqe_i,
+  input  wqe_idx_t         alloc_wqe_i,
   input  logic [MsgBlkW-1:0] alloc_tail_i,  // the block that the QP took last
   // The QP's oldest block, if it has one, in the next cycle, held.
   input  logic             map_en_i,
@@ -28,19 +28,19 @@ module hca_msg_pool
   // The block of free_wqe_i, the QP's oldest one, is over.
   input  logic             free_i,
   input  logic [MsgBlkW-1:0] free_blk_i,
-  input  logic [15:0]      free_wqe_i,
+  input  wqe_idx_t         free_wqe_i,
   input  logic             clear_i,
   input  logic             clear_init_i,  // the QP begins anew
-  input  logic [15:0]      clear_wqe_i,   // at this WQE
+  input  wqe_idx_t         clear_wqe_i,   // at this WQE
   output logic             clear_done_o,
   input  logic             mark_ready_i,
   output logic             mark_en_o,     // asks for the QP's mark: the next WQE not yet begun, in the next cycle
-  input  logic [15:0]      mark_wqe_i
+  input  wqe_idx_t         mark_wqe_i
 );
 
   // Blocks that QPs may be about to take when room_o falls.
   localparam int unsigned UnderWay = 5;
-  localparam int unsigned PlaceW   = 16 - MsgRowW;        // block of a QP, by its first WQE, free-running
+  localparam int unsigned PlaceW   = WqeIndexBits - MsgRowW;        // block of a QP, by its first WQE, free-running
 
   typedef enum logic [2:0] {StScrub, StIdle, StLook, StCount, StCheck, StMap, StFree, StDone} state_e;
 
@@ -115,7 +115,7 @@ module hca_msg_pool
   end
 
   // ---- Blocks of the QPs ---------------------------------------------------------------------------
-  assign alloc_place = alloc_wqe_i[15:MsgRowW];
+  assign alloc_place = alloc_wqe_i[WqeIndexBits-1:MsgRowW];
   assign first       = take && !row.some;
   assign emptied     = free1_q && row.newest == free_place_q;
   assign ended       = state_q == StCount && row.some;
@@ -133,7 +133,7 @@ module hca_msg_pool
     if (free_i) begin
       free_qpn_q   <= qpn_i;
       free_blk_q   <= free_blk_i;
-      free_place_q <= free_wqe_i[15:MsgRowW];
+      free_place_q <= free_wqe_i[WqeIndexBits-1:MsgRowW];
     end
     if (free1_q) late_blk_q <= next_blk;
   end
@@ -166,7 +166,7 @@ module hca_msg_pool
     end
     if (state_q == StDone) begin
       row_waddr = qpn_i;
-      row_new   = '{some: 1'b0, oldest: clear_init_i ? clear_wqe_i[15:MsgRowW] : end_q, newest: '0, blk: '0};
+      row_new   = '{some: 1'b0, oldest: clear_init_i ? clear_wqe_i[WqeIndexBits-1:MsgRowW] : end_q, newest: '0, blk: '0};
     end
     if (state_q == StScrub) begin
       row_waddr = scrub_q;
@@ -207,7 +207,7 @@ module hca_msg_pool
 
   // ---- Clear ---------------------------------------------------------------------------------------
   logic [PlaceW-1:0] behind;  // the block before which all lies that was begun
-  assign behind = PlaceW'((mark_wqe_i + 16'(MsgBlockRows - 1)) >> MsgRowW);
+  assign behind = PlaceW'((mark_wqe_i + WqeIndexBits'(MsgBlockRows - 1)) >> MsgRowW);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin

@@ -41,7 +41,7 @@ module hca_omt
 
   logic           accept, upd_q, upd_we, alloc, stall, we, ready, alloc_ready, mark_look, unused_in;
   logic [QpW-1:0] upd_qpn_q, waddr, scrub;
-  logic [15:0]    upd_wqe_q, ahead;
+  wqe_idx_t       upd_wqe_q, ahead;
   logic [23:0]    further;
   own_t           new_own, old, wdata;
   hw_mark_t       new_q;
@@ -60,7 +60,7 @@ module hca_omt
     if (accept) begin
       upd_qpn_q <= omt_i.qpn;
       upd_wqe_q <= omt_i.wqe_index;
-      new_q     <= '{wqe: omt_i.wqe_index + 16'd1, psn: omt_i.next_psn};
+      new_q     <= '{wqe: omt_i.wqe_index + 1'b1, psn: omt_i.next_psn};
       row_q     <= '{opcode: omt_i.opcode, signaled: omt_i.signaled, last_psn: omt_i.last_psn,
                      len_bytes: omt_i.len_bytes};
     end
@@ -69,10 +69,10 @@ module hca_omt
   // A WQE further on, or further inside the same WQE.
   assign ahead   = new_q.wqe - old.mark.wqe;
   assign further = new_q.psn - old.mark.psn;
-  assign alloc   = upd_q && ahead != '0 && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
+  assign alloc   = upd_q && ahead != '0 && !ahead[WqeIndexBits-1] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
                    && !init_i;
   assign stall   = alloc && !alloc_ready;   // some cycles for each block
-  assign upd_we  = upd_q && !stall && !init_i && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
+  assign upd_we  = upd_q && !stall && !init_i && ((ahead != '0) ? !ahead[WqeIndexBits-1] : (further != '0 && !further[23]));
   assign new_own = '{has_blk: 1'b1, blk: alloc ? alloc_blk : old.blk, mark: new_q};
 
   assign we    = init_i || upd_we || !ready;
@@ -120,8 +120,8 @@ module hca_omt
 
   // ---- Rows ----------------------------------------------------------------------------------------
   // What went on amid a block and has begun nothing since has no part of that block.
-  logic [15:0] begun;
-  assign begun = {old.mark.wqe[15:MsgRowW], old.has_blk ? old.mark.wqe[MsgRowW-1:0] : MsgRowW'(0)};
+  wqe_idx_t begun;
+  assign begun = {old.mark.wqe[WqeIndexBits-1:MsgRowW], old.has_blk ? old.mark.wqe[MsgRowW-1:0] : MsgRowW'(0)};
 
   hca_msg_pool u_pool (
     .clk_i,

@@ -12,7 +12,7 @@ module hca_resp_check
   input  logic [QpW-1:0] qpn_i,
   input  rx_ctx_t        ctx_i,
   input  resp_st_t       st_i,
-  input  logic [15:0]    rq_pi_i,
+  input  wqe_idx_t       rq_pi_i,
   input  logic [5:0]     rd_popped_i,
   input  srq_head_t      srq_i,    // with apply_i
   input  logic           no_srq_i, // the same, XRC: there is no such SRQ
@@ -172,7 +172,7 @@ module hca_resp_check
   logic [7:0]  syndrome, status;
   logic [31:0] offset;  // of this packet's payload in its message
   logic        pops, no_wqe;
-  logic [15:0] wqe;     // the receive WQE of the message
+  wqe_idx_t    wqe;     // the receive WQE of the message
   rsp_job_t    nak;
 
   // The expected PSN behind this packet, and behind those that have come before it; how many are missing there.
@@ -191,7 +191,7 @@ module hca_resp_check
   // An SRQ gives a slot with the packet that needs one; a message of UC that was lost has left its own.
   assign pops   = look_q.takes && ctx_i.has_srq && !st_i.held;
   assign no_wqe = look_q.no_wqe || (pops && !srq_i.ok);
-  assign wqe    = pops ? srq_i.slot : st_i.rq_ci;
+  assign wqe    = pops ? WqeIndexBits'(srq_i.slot) : st_i.rq_ci;
   assign srq_pop_o = accept && pops;
   assign offset = look_q.starts ? '0 : st_i.msg_bytes;
 
@@ -265,7 +265,7 @@ module hca_resp_check
       st_o.msg_bytes     = offset + 32'(req_i.payload_bytes);
       st_o.wr_rkey       = key_of(req_i.imm);
       st_o.wr_left       = {req_i.solicited, 31'd0};                                          // inv_t
-      if (pops) st_o.rq_ci = srq_i.slot;
+      if (pops) st_o.rq_ci = WqeIndexBits'(srq_i.slot);
       st_o.held          = ctx_i.has_srq;
       if (ctx_i.selective) st_o.wr_va = '0;
     end else if (accept) begin
@@ -280,13 +280,13 @@ module hca_resp_check
       if (look_q.starts) st_o.wr_rkey = req_i.reth_rkey;
       if (look_q.ends) begin
         st_o.in_msg = MsgpNone;
-        if ((look_q.send || look_q.imm) && !ctx_i.has_srq) st_o.rq_ci = st_i.rq_ci + 16'd1;
+        if ((look_q.send || look_q.imm) && !ctx_i.has_srq) st_o.rq_ci = st_i.rq_ci + 1'b1;
         if (look_q.send || look_q.imm) st_o.held = 1'b0;
       end else if (look_q.starts && !look_q.read) begin
         st_o.in_msg = look_q.send ? MsgpSend : MsgpWrite;
         if (look_q.send) st_o.held = ctx_i.has_srq;
       end
-      if (pops) st_o.rq_ci = srq_i.slot;
+      if (pops) st_o.rq_ci = WqeIndexBits'(srq_i.slot);
       if (look_q.starts) {st_o.srqn, st_o.srq_cqn} = {req_i.xrcsrq, ctx_i.recv_cqn};
       if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps ? marks_q.left : '0;
     end else if (places) begin
@@ -359,7 +359,7 @@ module hca_resp_check
         item_o.cqe.valid         = look_q.ends;
         item_o.cqe.solicited     = req_i.solicited;
         item_o.cqe.cqn           = ctx_i.recv_cqn;
-        item_o.cqe.cqe.wqe_index = wqe;
+        item_o.cqe.cqe.wqe_index = wqe[15:0];
         item_o.cqe.cqe.opcode    = look_q.send ? WcOpRecv : WcOpRecvRdmaWithImm;
         item_o.cqe.cqe.status    = WcSuccess;
         item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);

@@ -188,7 +188,7 @@ module hca_rx_ctrl
   rx_ctx_t         ctx, ctx_new;
   rx_st_t          st, st_new;
   logic            st_we, pop_busy, clear, goes_on, clear_done, qpc_apply, sq_pi_clr, rq_pi_clr;
-  logic [15:0]     sq_pi, rq_pi;
+  wqe_idx_t        sq_pi, rq_pi;
   logic [5:0]      rd_popped;
   hw_mark_t        mark;
   omt_row_t        row;
@@ -207,7 +207,7 @@ module hca_rx_ctrl
   if ($bits(rx_st_t) > 448) begin : gen_too_long
     $error("hca_rx_ctrl: the state of a QP does not fit into its record");
   end
-  assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: 32'(st.ack.una_first_psn), rd_done: st.ack.rd_done,
+  assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: st.ack.una_first_psn, reserved: '0, rd_done: st.ack.rd_done,
                        una_wqe: st.ack.una_wqe, rq_pi: rq_pi, sq_pi: sq_pi};
   assign qpc_wr_ready_o = qpc_apply;
   // What was flushed is over, and what was sent of it is forgotten: the next WQE takes a new block, and a PSN that was
@@ -362,7 +362,7 @@ module hca_rx_ctrl
 
   // ---- Flush ---------------------------------------------------------------------------------------
   logic        flush_sq, flush_start, flush_again, flush_emit, flush_done;
-  logic [15:0] flush_idx;
+  wqe_idx_t    flush_idx;
 
   // Of a QP that has left ERR nothing is to be flushed.
   assign flush_sq    = flush_q.sq;

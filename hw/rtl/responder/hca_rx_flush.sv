@@ -10,14 +10,14 @@ module hca_rx_flush
   input  logic           rst_i,
   input  logic           start_i,
   input  flush_t         queue_i,
-  input  logic [15:0]    first_i,
-  input  logic [15:0]    pi_i,
-  input  logic [3:0]     log_size_i,
+  input  wqe_idx_t       first_i,
+  input  wqe_idx_t       pi_i,
+  input  logic [4:0]     log_size_i,
   input  logic           busy_i,      // in a slice
   input  logic           ready_i,
   output logic           emit_o,      // flush WQE idx_o (and ready_i)
   output logic           done_o,      // slice over: idx_o is the oldest WQE left
-  output logic [15:0]    idx_o,
+  output wqe_idx_t       idx_o,
   input  logic           again_i,     // strobe
   input  flush_t         again_queue_i,
   output logic           left_valid_o,
@@ -27,7 +27,7 @@ module hca_rx_flush
 
   localparam int unsigned CntW = $clog2(Slice + 1);
 
-  logic [15:0]     idx_q, left_q, left;
+  wqe_idx_t        idx_q, left_q, left;
   logic [CntW-1:0] cnt_q;
 
   assign left   = pi_i - first_i;
@@ -40,10 +40,10 @@ module hca_rx_flush
       idx_q  <= first_i;
       cnt_q  <= '0;
       // A producer index outside the ring is not worth believing.
-      left_q <= (left <= 16'd1 << log_size_i) ? left : '0;
+      left_q <= (left <= WqeIndexBits'(1) << log_size_i) ? left : '0;
     end else if (emit_o) begin
-      idx_q  <= idx_q + 16'd1;
-      left_q <= left_q - 16'd1;
+      idx_q  <= idx_q + 1'b1;
+      left_q <= left_q - 1'b1;
       cnt_q  <= cnt_q + 1'b1;
     end
     if (rst_i) begin

@@ -37,7 +37,7 @@ module hca_rx_inv
       st_o.resp.in_msg   = MsgpNone;
       st_o.resp.nak_sent = kept.passed;
       st_o.resp.held     = 1'b0;
-      if (!ctx_i.has_srq) st_o.resp.rq_ci = st_i.resp.rq_ci + 16'd1;
+      if (!ctx_i.has_srq) st_o.resp.rq_ci = st_i.resp.rq_ci + 1'b1;
     end
   end
 
@@ -56,7 +56,7 @@ module hca_rx_inv
     item_o.cqe.valid     = !failed;
     item_o.cqe.solicited = kept.solicited;
     item_o.cqe.cqn       = ctx_i.recv_cqn;
-    item_o.cqe.cqe.wqe_index = st_i.resp.rq_ci;
+    item_o.cqe.cqe.wqe_index = st_i.resp.rq_ci[15:0];
     item_o.cqe.cqe.opcode    = WcOpRecv;
     item_o.cqe.cqe.status    = WcSuccess;
     item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);

@@ -6,7 +6,7 @@ module hca_rx_own
   input  logic           drops_i,     // pkt_i
   input  logic           flushes_i,   // WQE flush_idx_i of the send queue (flush_sq_i) or the receive queue
   input  logic           flush_sq_i,
-  input  logic [15:0]    flush_idx_i,
+  input  wqe_idx_t       flush_idx_i,
   input  logic           leaves_i,    // it still held a slot
   input  logic           asks_i,      // for the request that is expected
   input  resp_st_t       st_i,
@@ -41,7 +41,7 @@ module hca_rx_own
       item_o.cqe.valid           = flushed || (rq_error && !ctx_i.has_srq);
       item_o.cqe.cqn             = of_sq ? ctx_i.send_cqn : ctx_i.recv_cqn;
       item_o.cqe.cqe.opcode      = of_sq ? WcOpSend : WcOpRecv;
-      item_o.cqe.cqe.wqe_index   = leaves_i ? st_i.rq_ci : flushes_i ? flush_idx_i : msg_i.msg.wqe_index;
+      item_o.wqe_index           = leaves_i ? st_i.rq_ci : flushes_i ? flush_idx_i : msg_i.msg.wqe_index;
       if (leaves_i && ctx_i.is_xrc) begin
         item_o.cqe.cqn        = st_i.srq_cqn;
         item_o.cqe.cqe.is_xrc = 1'b1;
@@ -56,7 +56,7 @@ module hca_rx_own
       item_o.rsp       = '{valid: 1'b1, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i, psn: st_i.epsn,
                            syndrome: NakPsnSequence, msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
     end
-    item_o.wqe_index = item_o.cqe.cqe.wqe_index;
+    item_o.cqe.cqe.wqe_index = item_o.wqe_index[15:0];
   end
 
 endmodule

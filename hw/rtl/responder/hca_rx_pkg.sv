@@ -44,10 +44,10 @@ package hca_rx_pkg;
     logic           remote_atomic;
     logic [23:0]    dest_qpn;
     logic [63:0]    sq_base;
-    logic [3:0]     sq_log_size;
+    logic [4:0]     sq_log_size;
     logic [1:0]     sq_log_stride;
     logic [63:0]    rq_base;
-    logic [3:0]     rq_log_size;
+    logic [4:0]     rq_log_size;
     logic [1:0]     rq_log_stride;
     logic           has_srq;
     logic [SrqW-1:0] srqn;
@@ -79,7 +79,7 @@ package hca_rx_pkg;
   typedef struct packed {
     logic [23:0] epsn;         // expected PSN
     logic [23:0] msn;
-    logic [15:0] rq_ci;        // next receive WQE to consume; SRQ: the slot of the message in progress
+    wqe_idx_t    rq_ci;        // next receive WQE to consume; SRQ: the slot of the message in progress
     logic [23:0] srqn;         // XRC: which SRQ that is, as the peer names it
     logic [CqW-1:0] srq_cqn;
     logic        held;         // SRQ: rq_ci has been taken, and has no completion yet
@@ -97,7 +97,7 @@ package hca_rx_pkg;
 
   // Acknowledge state of a QP.
   typedef struct packed {
-    logic [15:0] una_wqe;        // oldest send WQE not completed
+    wqe_idx_t    una_wqe;        // oldest send WQE not completed
     logic [23:0] una_first_psn;  // PSN of its first packet
     logic [23:0] una_psn;        // oldest unacknowledged PSN
     logic [15:0] rd_done;
@@ -107,7 +107,7 @@ package hca_rx_pkg;
     logic [4:0]  rnr_code;
     logic        gap_seen;       // a rewind was sent since the last progress: no second implied NAK
     logic        pend_valid;     // a local error waits until una_wqe reaches pend_wqe
-    logic [15:0] pend_wqe;
+    wqe_idx_t    pend_wqe;
     logic [7:0]  pend_status;
     logic [1:0]  gen;            // counts restarts of the transport timer
     few_again_t  few;            // selective: what was sent again alone
@@ -127,7 +127,7 @@ package hca_rx_pkg;
 
   // High-water marks of the requester.
   typedef struct packed {
-    logic [15:0] wqe;  // next WQE index not yet begun
+    wqe_idx_t    wqe;  // next WQE index not yet begun
     logic [23:0] psn;  // PSN after the newest one emitted
   } hw_mark_t;
 
@@ -143,11 +143,11 @@ package hca_rx_pkg;
   typedef struct packed {
     logic               map_en;
     logic               row_en;
-    logic [15:0]        wqe;
+    wqe_idx_t           wqe;
     logic [MsgBlkW-1:0] blk;
     logic               free;       // all of free_wqe's block is over
     logic [MsgBlkW-1:0] free_blk;
-    logic [15:0]        free_wqe;
+    wqe_idx_t           free_wqe;
   } omt_ask_t;
 
   // What the transport timer needs to know of a QP's acknowledge state.
@@ -186,7 +186,7 @@ package hca_rx_pkg;
     nak_few_t       few;          // of NAK_SELECTIVE
     logic           rd_ends;      // READ response LAST or ONLY
     logic           from_exec;    // AjSqError: READ data could not be placed
-    logic [15:0]    wqe_index;    // AjSqError
+    wqe_idx_t       wqe_index;    // AjSqError
     logic [7:0]     status;
   } ack_job_t;
 
@@ -221,7 +221,7 @@ package hca_rx_pkg;
     logic [QpW-1:0] qpn;
     logic           frees;
     logic [6:0]     buf_beats;
-    logic [15:0]    wqe_index;
+    wqe_idx_t       wqe_index;
     logic           shared;
     logic           msg_last;
     logic           silent;
@@ -363,8 +363,8 @@ package hca_rx_pkg;
 
   // What a timer had seen when it fired, in the fields syndrome, status and wqe_index of its message: the message may
   // wait while an acknowledge comes.
-  function automatic logic [31:0] timer_tag(logic [1:0] gen, logic [23:0] una_psn);
-    return {6'd0, gen, una_psn};
+  function automatic logic [16+WqeIndexBits-1:0] timer_tag(logic [1:0] gen, logic [23:0] una_psn);
+    return (16 + WqeIndexBits)'({gen, una_psn});
   endfunction
 
   // An acknowledge packet, or a response.
@@ -398,7 +398,7 @@ package hca_rx_pkg;
       MsgSent: begin  // what nobody acknowledges is over when it has left
         j.kind     = AjAck;
         j.syndrome = AethAck;
-        j.psn      = {m.msg.status, m.msg.wqe_index};
+        j.psn      = {m.msg.status, m.msg.wqe_index[15:0]};
       end
       MsgRnrDone: j.kind = AjRnrDone;
       MsgMwDone:  j.kind = AjMwDone;
@@ -423,7 +423,7 @@ package hca_rx_pkg;
     s      = st;
     if (refusal_is_loss(m, ctx)) s.resp.in_msg = MsgpNone;
     else {s.dead, s.sq_dead} = '1;
-    if (m.from_exec && !ctx.has_srq) s.resp.rq_ci = m.msg.wqe_index + 16'(m.msg.kind == MsgRqError);
+    if (m.from_exec && !ctx.has_srq) s.resp.rq_ci = m.msg.wqe_index + WqeIndexBits'(m.msg.kind == MsgRqError);
     if (m.msg.kind == MsgRqError && s.resp.rq_ci == m.msg.wqe_index) s.resp.held = 1'b0;
     return s;
   endfunction
@@ -483,11 +483,11 @@ package hca_rx_pkg;
 
   // Fetch of ring slot `index`. Strides are powers of two and the address is cut to the stride, so a fetch
   // never crosses a 512-byte boundary, whatever base the context holds.
-  function automatic dma_rd_req_t wqe_fetch(logic [7:0] func, logic [63:0] base, logic [3:0] log_size,
-                                            logic [1:0] log_stride, logic [15:0] index);
-    logic [15:0] slot;
+  function automatic dma_rd_req_t wqe_fetch(logic [7:0] func, logic [63:0] base, logic [4:0] log_size,
+                                            logic [1:0] log_stride, wqe_idx_t index);
+    wqe_idx_t    slot;
     logic [63:0] addr;
-    slot = index & ((16'd1 << log_size) - 16'd1);
+    slot = index & ~({WqeIndexBits{1'b1}} << log_size);
     addr = base + (64'(slot) << (4'd6 + 4'(log_stride)));
     return '{func: func, addr: addr & ~((64'd64 << log_stride) - 64'd1), len_bytes: 10'd64 << log_stride};
   endfunction

@@ -11,7 +11,7 @@ module hca_rx_request
   input  logic [QpW-1:0] qpn_i,
   input  rx_ctx_t        ctx_i,
   input  resp_st_t       st_i,
-  input  logic [15:0]    rq_pi_i,
+  input  wqe_idx_t       rq_pi_i,
   input  logic [5:0]     rd_popped_i,
   input  srq_head_t      srq_i,
   input  logic [4:0]     pkey_index_i,

@@ -10,8 +10,8 @@ module hca_rx_tables
   input  logic [QpW-1:0] rd_qpn_i,
   output rx_ctx_t        ctx_o,
   output rx_st_t         st_o,
-  output logic [15:0]    sq_pi_o,
-  output logic [15:0]    rq_pi_o,
+  output wqe_idx_t       sq_pi_o,
+  output wqe_idx_t       rq_pi_o,
   output logic [5:0]     rd_popped_o,
   output hw_mark_t       mark_o,
   // Outstanding message table, QP wr_qpn_i
@@ -29,8 +29,8 @@ module hca_rx_tables
   input  rx_st_t         st_i,
   input  logic           sq_pi_clr_i,
   input  logic           rq_pi_clr_i,
-  input  logic [15:0]    sq_pi_i,           // what they become then
-  input  logic [15:0]    rq_pi_i,
+  input  wqe_idx_t       sq_pi_i,           // what they become then
+  input  wqe_idx_t       rq_pi_i,
   output logic           pop_busy_o,        // pop_clr_i must wait
   input  logic           pop_clr_i,         // receive queue initialised: no READ job finished yet
   input  logic           mark_init_i,       // send queue initialised: it goes on from mark_i
@@ -91,7 +91,7 @@ module hca_rx_tables
   assign rq_db_ready_o = !rq_pi_clr_i;
 
   hca_ram_1r1w #(
-    .Width(16),
+    .Width(WqeIndexBits),
     .Depth(NumQps)
   ) u_sq_pi (
     .clk_i,
@@ -104,7 +104,7 @@ module hca_rx_tables
   );
 
   hca_ram_1r1w #(
-    .Width(16),
+    .Width(WqeIndexBits),
     .Depth(NumQps)
   ) u_rq_pi (
     .clk_i,

@@ -128,7 +128,7 @@ module hca_sent
       msg_o           = '0;
       msg_o.kind      = MsgSent;
       msg_o.qpn       = look_qpn_q;
-      msg_o.wqe_index = out_psn_q[15:0];
+      msg_o.wqe_index = WqeIndexBits'(out_psn_q[15:0]);
       msg_o.status    = out_psn_q[23:16];
     end
   end

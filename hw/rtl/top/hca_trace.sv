@@ -36,10 +36,10 @@ module hca_trace
   output logic [7:0]     trace_qpc_func_o,
   output logic [23:0]    trace_qpc_dest_qpn_o,
   output logic [63:0]    trace_qpc_sq_base_o,
-  output logic [7:0]     trace_qpc_sq_logs_o,    // {log_stride[3:0], log_size[3:0]}
+  output logic [7:0]     trace_qpc_sq_logs_o,    // {log_stride[1:0], log_size[4:0]}
   output logic [31:0]    trace_qpc_cqns_o,       // {recv_cqn[15:0], send_cqn[15:0]}
   output logic [QpW-1:0] trace_omt_qpn_o,
-  output logic [15:0]    trace_omt_wqe_index_o,
+  output logic [31:0]    trace_omt_wqe_index_o,
   output logic [7:0]     trace_omt_opcode_o,     // wr_opcode
   output logic           trace_omt_signaled_o,
   output logic [23:0]    trace_omt_last_psn_o,
@@ -58,7 +58,7 @@ module hca_trace
   output logic           trace_end_ok_o,         // it was carried out
   output logic [11:0]    trace_end_beats_o,      // payload beats taken by the write mux up to its end, modulo 4096
   output logic [QpW-1:0] trace_upd_qpn_o,
-  output logic [15:0]    trace_upd_una_wqe_o
+  output logic [31:0]    trace_upd_una_wqe_o
 );
 
   assign trace_strobe_o = {wr_take_i, upd_take_i, end_i, rxd_take_i, sent_i, emit_i, omt_i, qpc_i};
@@ -68,11 +68,11 @@ module hca_trace
   assign trace_qpc_func_o     = qpc_wr_i.qpc.func;
   assign trace_qpc_dest_qpn_o = qpc_wr_i.qpc.dest_qpn;
   assign trace_qpc_sq_base_o  = qpc_wr_i.qpc.sq_base;
-  assign trace_qpc_sq_logs_o  = {2'b00, qpc_wr_i.qpc.sq_log_stride, qpc_wr_i.qpc.sq_log_size};
+  assign trace_qpc_sq_logs_o  = {1'b0, qpc_wr_i.qpc.sq_log_stride, qpc_wr_i.qpc.sq_log_size};
   assign trace_qpc_cqns_o     = {qpc_wr_i.qpc.recv_cqn[15:0], qpc_wr_i.qpc.send_cqn[15:0]};
 
   assign trace_omt_qpn_o       = omt_rec_i.qpn;
-  assign trace_omt_wqe_index_o = omt_rec_i.wqe_index;
+  assign trace_omt_wqe_index_o = 32'(omt_rec_i.wqe_index);
   assign trace_omt_opcode_o    = omt_rec_i.opcode;
   assign trace_omt_signaled_o  = omt_rec_i.signaled;
   assign trace_omt_last_psn_o  = omt_rec_i.last_psn;
@@ -96,7 +96,7 @@ module hca_trace
   assign trace_end_beats_o = end_beats_i;
 
   assign trace_upd_qpn_o     = upd_i.qpn;
-  assign trace_upd_una_wqe_o = upd_i.una_wqe;
+  assign trace_upd_una_wqe_o = 32'(upd_i.una_wqe);
 
   logic unused_in;  // the rest of the records
   assign unused_in = ^{qpc_wr_i, omt_rec_i, sent_txp_i, rxd_i, upd_i};

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use hca_abi::{Cqe, CreateQpCmd, Mtu, QpAttr, QpState, Service, SqWqeCtrl, WcStatus, qp_attr};
+use hca_abi::{
+    Cqe, CreateQpCmd, Mtu, QpAttr, QpState, Service, SqWqeCtrl, WcStatus, qp_attr, wqe_distance, wqe_index,
+};
 use hca_link::LinkKind;
 use hca_wire::Psn;
 
@@ -16,7 +18,7 @@ const RECV_BIT: u8 = 0x80;
 /// A work request between doorbell and completion.
 #[derive(Clone, Copy, Debug)]
 struct Posted {
-    index: u16,
+    index: u32,
     at_ns: u64,
     bytes: u32,
 }
@@ -72,12 +74,12 @@ pub(crate) struct QpMeter {
     qp_num: u32,
     is_ud: bool,
     sq_base: u64,
-    sq_mask: u16,
+    sq_mask: u32,
     sq_stride: u64,
     peer: Option<Peer>,
     peer_qp_num: Option<u32>,
     mtu_bytes: u32,
-    next: u16,
+    next: u32,
     posted: VecDeque<Posted>,
     sent: Window,
     received: Window,
@@ -100,7 +102,7 @@ impl QpMeter {
             qp_num,
             is_ud: cmd.service() == u8::from(Service::Ud),
             sq_base: cmd.sq_base(),
-            sq_mask: entries.saturating_sub(1) as u16,
+            sq_mask: entries.saturating_sub(1),
             sq_stride: 64u64.checked_shl(cmd.sq_log_stride().into()).unwrap_or(0),
             peer: None,
             peer_qp_num: None,
@@ -152,17 +154,17 @@ impl QpMeter {
     }
 
     /// A doorbell: `read` gives the work requests.
-    pub fn posted(&mut self, now_ns: u64, producer: u16, read: impl Fn(u64, &mut [u8]) -> bool) {
-        let count = producer.wrapping_sub(self.next);
+    pub fn posted(&mut self, now_ns: u64, producer: u32, read: impl Fn(u64, &mut [u8]) -> bool) {
+        let count = wqe_distance(self.next, producer);
         // What the card would not believe either.
-        if u32::from(count) > u32::from(self.sq_mask) + 1 {
+        if count > self.sq_mask.saturating_add(1) {
             return;
         }
         for _ in 0..count {
             let at = u64::from(self.next & self.sq_mask) * self.sq_stride;
             let mut wqe = [0; SqWqeCtrl::BYTES];
             let is_there = read(self.sq_base.wrapping_add(at), &mut wqe);
-            if self.posted.len() > usize::from(self.sq_mask) {
+            if self.posted.len() > self.sq_mask as usize {
                 // Two passes without a completion: the program posts too much, and the card will say so.
                 self.posted.pop_front();
             }
@@ -171,7 +173,7 @@ impl QpMeter {
                 at_ns: now_ns,
                 bytes: if is_there { SqWqeCtrl(wqe).length() } else { 0 },
             });
-            self.next = self.next.wrapping_add(1);
+            self.next = wqe_index(self.next + 1);
         }
         if count > 0 {
             self.sent.first_ns.get_or_insert(now_ns);
@@ -199,14 +201,14 @@ impl QpMeter {
             window.last_ns = now_ns;
             return;
         }
-        // Indices follow each other.
-        let distance = |first: &Posted| usize::from(cqe.wqe_index().wrapping_sub(first.index));
+        // Indices follow each other; a completion names the low bits of its own.
+        let distance = |first: &Posted| usize::from(cqe.wqe_index().wrapping_sub(first.index as u16));
         let is_known = self
             .posted
             .front()
             .is_some_and(|first| distance(first) < self.posted.len());
         while is_known && let Some(posted) = self.posted.pop_front() {
-            let is_named = posted.index == cqe.wqe_index();
+            let is_named = posted.index as u16 == cqe.wqe_index();
             if is_named && !is_ok {
                 self.sent.errors += 1;
                 return;

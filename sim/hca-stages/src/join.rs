@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use hca_abi::SqDoorbell;
+use hca_abi::{MAX_LOG_WQ_SIZE, SqDoorbell, wqe_distance, wqe_index};
 use hca_wire::Syndrome;
 
 use crate::log::Counts;
@@ -39,9 +39,9 @@ pub(crate) struct Card {
     /// Which local queue pair sends to a queue pair at an address.
     links: HashMap<(u64, u32), u32>,
     /// The newest completion of each completion queue, if it is of a send queue.
-    completed: HashMap<u16, Option<(u32, u16)>>,
+    completed: HashMap<u16, Option<(u32, u32)>>,
     /// Whose event is being raised.
-    raised: Option<(u32, u16)>,
+    raised: Option<(u32, u32)>,
 }
 
 /// Everything that is known.
@@ -142,19 +142,19 @@ impl Join {
         let Some(queue) = self.cards[card].queues.get_mut(&qpn) else {
             return;
         };
-        let count = producer.wrapping_sub(queue.producer);
+        let count = wqe_distance(queue.producer, producer);
         // The card refuses such doorbells.
-        if queue.func != func || count > 1 << queue.log_size.min(15) {
+        if queue.func != func || count > queue.entries() {
             return;
         }
-        for index in (0..count).map(|step| queue.producer.wrapping_add(step)) {
+        for index in (0..count).map(|step| wqe_index(queue.producer + step)) {
             if self.num_open == self.capacity {
                 self.counts.overflow += 1;
                 continue;
             }
             self.num_open += 1;
             let mut record = WorkRecord::new(card, qpn, index, now);
-            record.pushed = doorbell.push() && index.wrapping_add(1) == producer;
+            record.pushed = doorbell.push() && wqe_index(index + 1) == producer;
             queue.open.push_back(Open::new(record));
         }
         queue.producer = producer;
@@ -182,7 +182,7 @@ impl Join {
         if ring_func != func || addr - base >= 1 << (queue.log_size + queue.log_stride) {
             return;
         }
-        for open in queue.entries(addr, len_bytes) {
+        for open in queue.entries_at(addr, len_bytes) {
             // Later reads of it are for a retransmission, or for the place of a READ's data.
             if open.record.at(Stage::EmitFirst).is_none() {
                 open.record.set_first(Stage::WqeAsked, now);
@@ -199,7 +199,7 @@ impl Join {
         let Some(queue) = card.queues.get_mut(&fetch.qpn) else {
             return;
         };
-        for open in queue.entries(fetch.addr, fetch.len_bytes) {
+        for open in queue.entries_at(fetch.addr, fetch.len_bytes) {
             if open.record.at(Stage::EmitFirst).is_none() && open.record.at(Stage::WqeAsked).is_some() {
                 open.record.set(Stage::WqeArrived, now);
             }
@@ -209,7 +209,7 @@ impl Join {
     // ---- Requester
     // -----------------------------------------------------------------------------------------------------
 
-    pub fn announced(&mut self, card: usize, qpn: u32, wqe_index: u16, what: (u8, bool, u32, u32)) {
+    pub fn announced(&mut self, card: usize, qpn: u32, wqe_index: u32, what: (u8, bool, u32, u32)) {
         let Some(queue) = self.cards[card].queues.get_mut(&qpn) else {
             return;
         };
@@ -352,14 +352,15 @@ impl Join {
     // ----------------------------------------------------------------------------------------------------------
 
     /// The card counts everything before `una_wqe` as done.
-    pub fn retired(&mut self, now: u64, card: usize, qpn: u32, una_wqe: u16) {
+    pub fn retired(&mut self, now: u64, card: usize, qpn: u32, una_wqe: u32) {
         let Some(queue) = self.cards[card].queues.get_mut(&qpn) else {
             return;
         };
         let mut over = Vec::new();
         for open in &mut queue.open {
             let index = open.record.wqe_index;
-            if (una_wqe.wrapping_sub(index) as i16) <= 0 {
+            // A ring is full at most.
+            if !(1..=1 << MAX_LOG_WQ_SIZE).contains(&wqe_distance(index, una_wqe)) {
                 break;
             }
             open.record.set_first(Stage::Retired, now);
@@ -370,11 +371,12 @@ impl Join {
         }
     }
 
-    /// A completion was written.
-    pub fn completed(&mut self, now: u64, card: usize, (qpn, wqe_index): (u32, u16), recv: bool, status: u8) {
+    /// A completion was written, which says the low bits of an index.
+    pub fn completed(&mut self, now: u64, card: usize, (qpn, low): (u32, u16), recv: bool, status: u8) {
         let Some(queue) = self.cards[card].queues.get_mut(&qpn) else {
             return;
         };
+        let wqe_index = queue.index_of(low);
         let cqn = if recv { queue.recv_cqn } else { queue.send_cqn };
         let newest = (!recv).then_some((qpn, wqe_index));
         if let Some(open) = queue.find(wqe_index).filter(|_| !recv) {
@@ -408,7 +410,7 @@ impl Join {
     }
 
     /// Moves a record to the finished ones, if it is over.
-    fn close(&mut self, card: usize, qpn: u32, wqe_index: u16) {
+    fn close(&mut self, card: usize, qpn: u32, wqe_index: u32) {
         let Some(queue) = self.cards[card].queues.get_mut(&qpn) else {
             return;
         };

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use hca_abi::{MAX_LOG_WQ_SIZE, wqe_distance, wqe_index};
+
 use crate::record::WorkRecord;
 use crate::stage::Stage;
 
@@ -205,21 +207,32 @@ pub(crate) struct Queue {
     pub send_cqn: u16,
     pub recv_cqn: u16,
     /// Index after the last one posted.
-    pub producer: u16,
+    pub producer: u32,
     /// In the order of their indices.
     pub open: VecDeque<Open>,
     /// Announced by the requester; its next packet is the first of it.
-    pub announced: Option<u16>,
+    pub announced: Option<u32>,
 }
 
 impl Queue {
+    /// How many entries it has.
+    pub fn entries(&self) -> u32 {
+        1 << u32::from(self.log_size).min(MAX_LOG_WQ_SIZE)
+    }
+
+    /// The index, of those posted, that ends in the bits that a completion says.
+    pub fn index_of(&self, low: u16) -> u32 {
+        let newest = self.producer.wrapping_sub(1);
+        wqe_index(newest.wrapping_sub((newest as u16).wrapping_sub(low).into()))
+    }
+
     /// An open one by its index.
-    pub fn find(&mut self, wqe_index: u16) -> Option<&mut Open> {
+    pub fn find(&mut self, index: u32) -> Option<&mut Open> {
         let front = self.open.front()?.record.wqe_index;
-        let target = wqe_index.wrapping_sub(front);
+        let target = wqe_distance(front, index);
         let at = self
             .open
-            .binary_search_by_key(&target, |open| open.record.wqe_index.wrapping_sub(front));
+            .binary_search_by_key(&target, |open| wqe_distance(front, open.record.wqe_index));
         at.ok().and_then(|at| self.open.get_mut(at))
     }
 
@@ -233,8 +246,8 @@ impl Queue {
     }
 
     /// The open ones whose entries lie in a range of host memory, if that is in the ring.
-    pub fn entries(&mut self, addr: u64, len_bytes: u64) -> impl Iterator<Item = &mut Open> {
-        let mask = (1u32 << self.log_size.min(15)) as u16 - 1;
+    pub fn entries_at(&mut self, addr: u64, len_bytes: u64) -> impl Iterator<Item = &mut Open> {
+        let mask = self.entries() - 1;
         let (offset, end) = (
             addr.wrapping_sub(self.base),
             addr.wrapping_sub(self.base) + len_bytes,
@@ -251,7 +264,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn open(index: u16, first: u32, last: u32, opcode: u8) -> Open {
+    fn open(index: u32, first: u32, last: u32, opcode: u8) -> Open {
         let mut open = Open::new(WorkRecord::new(0, 1, index, 10));
         assert!(open.announce(opcode, true, last, 100));
         open.begin(first);

@@ -18,7 +18,7 @@ pub struct WorkRecord {
     /// Its queue pair.
     pub qpn: u32,
     /// Free-running index in the send queue.
-    pub wqe_index: u16,
+    pub wqe_index: u32,
     /// `wr_opcode`; none where the card never began it.
     pub opcode: Option<u8>,
     /// Bytes of the message.
@@ -50,7 +50,7 @@ pub struct Span {
 }
 
 impl WorkRecord {
-    pub(crate) fn new(card: usize, qpn: u32, wqe_index: u16, doorbell: u64) -> Self {
+    pub(crate) fn new(card: usize, qpn: u32, wqe_index: u32, doorbell: u64) -> Self {
         let mut record = Self {
             card,
             qpn,

@@ -161,8 +161,8 @@ impl Tap {
                 func: ports.trace_qpc_func_o.get(),
                 dest_qpn: ports.trace_qpc_dest_qpn_o.get(),
                 base: ports.trace_qpc_sq_base_o.get(),
-                log_size: logs & 0xf,
-                log_stride: 6 + (logs >> 4),
+                log_size: logs & 0x1f,
+                log_stride: 6 + (logs >> 5),
                 send_cqn: cqns as u16,
                 recv_cqn: (cqns >> 16) as u16,
                 ..Queue::default()

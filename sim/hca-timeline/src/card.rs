@@ -52,7 +52,7 @@ impl CardTap {
         let out = (&*self.sink, self.tracks);
         if strobes & strobe::QPC != 0 {
             let logs = ports.trace_qpc_sq_logs_o.get();
-            let (log_size, log_stride) = (logs & 0xf, 6 + (logs >> 4));
+            let (log_size, log_stride) = (logs & 0x1f, 6 + (logs >> 5));
             let (qpn, func) = (ports.trace_qpc_qpn_o.get(), ports.trace_qpc_func_o.get());
             let before = self.lines.bind(qpn);
             if before != qpn {

@@ -76,7 +76,7 @@ impl Pcie {
     }
 
     /// One cycle. Returns the send doorbell in it: queue pair and index.
-    pub fn cycle(&mut self, now: u64, ports: &CardPorts, out: (&Sink, CardTracks)) -> Option<(u32, u8, u16)> {
+    pub fn cycle(&mut self, now: u64, ports: &CardPorts, out: (&Sink, CardTracks)) -> Option<(u32, u8, u32)> {
         if ports.hrd_req_valid_o.get() & ports.hrd_req_ready_i.get() != 0 {
             self.read_asked(now, ports);
         }
@@ -183,7 +183,7 @@ fn register_written(
     now: u64,
     ports: &CardPorts,
     (sink, tracks): (&Sink, CardTracks),
-) -> Option<(u32, u8, u16)> {
+) -> Option<(u32, u8, u32)> {
     let (addr, func) = (ports.mmio_wr_addr_i.get(), ports.mmio_wr_func_i.get());
     let track = tracks.doorbells();
     if u32::from(addr) != DOORBELL_PAGE_OFFSET + SQ_DOORBELL_OFFSET {

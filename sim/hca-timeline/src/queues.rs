@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use hca_abi::{MAX_LOG_WQ_SIZE, wqe_distance};
+
 use crate::packet::{Key, Seen};
 use crate::sink::{Sink, lanes};
 use crate::track::CardTracks;
@@ -15,8 +17,8 @@ struct SendQueue {
     func: u8,
     dest_qpn: u32,
     log_size: u8,
-    producer: u16,
-    done: u16,
+    producer: u32,
+    done: u32,
     /// Port and VL of its packets, once one has left.
     lane: Option<Lane>,
 }
@@ -61,18 +63,18 @@ impl Queues {
     }
 
     /// A doorbell; the card refuses those that say too much.
-    pub fn posted(&mut self, now: u64, (qpn, func, producer): (u32, u8, u16), out: (&Sink, CardTracks)) {
+    pub fn posted(&mut self, now: u64, (qpn, func, producer): (u32, u8, u32), out: (&Sink, CardTracks)) {
         let Some(queue) = self.send.get_mut(&qpn).filter(|queue| queue.func == func) else {
             return;
         };
-        if producer.wrapping_sub(queue.producer) <= 1 << queue.log_size.min(15) {
+        if wqe_distance(queue.producer, producer) <= 1 << u32::from(queue.log_size).min(MAX_LOG_WQ_SIZE) {
             queue.producer = producer;
             show_send_queue(now, qpn, queue, out);
         }
     }
 
     /// Everything before this index is done.
-    pub fn retired(&mut self, now: u64, qpn: u32, una_wqe: u16, out: (&Sink, CardTracks)) {
+    pub fn retired(&mut self, now: u64, qpn: u32, una_wqe: u32, out: (&Sink, CardTracks)) {
         if let Some(queue) = self.send.get_mut(&qpn).filter(|queue| queue.done != una_wqe) {
             queue.done = una_wqe;
             show_send_queue(now, qpn, queue, out);
@@ -167,7 +169,7 @@ impl Queues {
 }
 
 fn show_send_queue(now: u64, qpn: u32, queue: &SendQueue, (sink, tracks): (&Sink, CardTracks)) {
-    let count = queue.producer.wrapping_sub(queue.done);
+    let count = wqe_distance(queue.done, queue.producer);
     let series = format_args!(r#""work requests":{count}"#);
     sink.counter(
         tracks.card(),

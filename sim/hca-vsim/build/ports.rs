@@ -90,7 +90,7 @@ const PORTS: &[(Dir, &str, Ty)] = &[
     (Dir::Out, "trace_qpc_sq_logs_o", Ty::U8),
     (Dir::Out, "trace_qpc_cqns_o", Ty::U32),
     (Dir::Out, "trace_omt_qpn_o", Ty::U16),
-    (Dir::Out, "trace_omt_wqe_index_o", Ty::U16),
+    (Dir::Out, "trace_omt_wqe_index_o", Ty::U32),
     (Dir::Out, "trace_omt_opcode_o", Ty::U8),
     (Dir::Out, "trace_omt_signaled_o", Ty::U8),
     (Dir::Out, "trace_omt_last_psn_o", Ty::U32),
@@ -109,7 +109,7 @@ const PORTS: &[(Dir, &str, Ty)] = &[
     (Dir::Out, "trace_end_ok_o", Ty::U8),
     (Dir::Out, "trace_end_beats_o", Ty::U16),
     (Dir::Out, "trace_upd_qpn_o", Ty::U16),
-    (Dir::Out, "trace_upd_una_wqe_o", Ty::U16),
+    (Dir::Out, "trace_upd_una_wqe_o", Ty::U32),
 ];
 
 #[derive(Clone, Copy)]

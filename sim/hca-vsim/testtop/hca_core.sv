@@ -88,7 +88,7 @@ module hca_core (
   output logic [7:0]         trace_qpc_sq_logs_o,
   output logic [31:0]        trace_qpc_cqns_o,
   output logic [9:0]         trace_omt_qpn_o,
-  output logic [15:0]        trace_omt_wqe_index_o,
+  output logic [31:0]        trace_omt_wqe_index_o,
   output logic [7:0]         trace_omt_opcode_o,
   output logic               trace_omt_signaled_o,
   output logic [23:0]        trace_omt_last_psn_o,
@@ -107,7 +107,7 @@ module hca_core (
   output logic               trace_end_ok_o,
   output logic [11:0]        trace_end_beats_o,
   output logic [9:0]         trace_upd_qpn_o,
-  output logic [15:0]        trace_upd_una_wqe_o
+  output logic [31:0]        trace_upd_una_wqe_o
 );
   localparam int unsigned FifoDepth = 64;
   localparam int unsigned PtrW = $clog2(FifoDepth) + 1;

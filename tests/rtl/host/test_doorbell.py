@@ -69,7 +69,7 @@ class Doorbell:
         """Queues an MMIO write and predicts what it does."""
         self.mmio.put((func, abi.DOORBELL_PAGE_OFFSET + addr, data, strb))
         number = data & 0xFFFFFF
-        pi = (data >> 32) & 0xFFFF
+        pi = (data >> 32) & ((1 << abi.WQE_INDEX_BITS) - 1)
         if addr in (abi.SQ_DOORBELL_OFFSET, abi.RQ_DOORBELL_OFFSET) and strb == 0xFF:
             sq = addr == abi.SQ_DOORBELL_OFFSET
             line = number % (1 << LINE_BITS)
@@ -85,7 +85,7 @@ class Doorbell:
                                                      ci=(data >> 32) & 0xFFFFFF))
             return
         elif addr == abi.EQ_DOORBELL_OFFSET and strb == 0xFF and number & 0xFF < constants()["NumEqs"]:
-            self.expected["eq_db"].append(EQ_DB.pack(func=func, eqn=number & 0xFF, ci=pi))
+            self.expected["eq_db"].append(EQ_DB.pack(func=func, eqn=number & 0xFF, ci=pi & 0xFFFF))
             return
         elif addr == abi.SRQ_DOORBELL_OFFSET and strb == 0xFF and number < constants()["NumSrqs"]:
             self.expected["srq_db"].append(SRQ_DB.pack(func=func, srqn=number, pi=pi))

@@ -8,14 +8,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import Bench, Sink, Source, constants, simulate, struct
-from hca_abi import HwEventKind
+from hca_abi import WQE_INDEX_BITS, HwEventKind
 
 SRQC, DB, REQ = struct("srqc_t"), struct("srq_db_t"), struct("dma_rd_req_t")
 RSP, EV = struct("dma_rd_rsp_t"), struct("hw_ev_t")
 XRC = struct("xrc_srq_t")
 NUM_SRQS = constants()["NumSrqs"]
 LINE = 32
-M16 = 0xFFFF
+WQE_MASK = (1 << WQE_INDEX_BITS) - 1
 
 
 class Lists:
@@ -121,7 +121,7 @@ class Unit:
         assert self.bench.get("slot_o") == srq.slots[0], f"SRQ {srq.srqn}, index {srq.popped:#x}"
         if self.bench._driven["want_i"]:
             srq.slots.popleft()
-            srq.popped = (srq.popped + 1) & M16
+            srq.popped = (srq.popped + 1) & WQE_MASK
             self.pops.append(self.bench.cycle)
 
     def check_xrc(self, srq):
@@ -136,7 +136,7 @@ class Unit:
     # ---- The driver's side ----
     async def create(self, srqn, func=1, log_size=5):
         srq = Srq(srqn, func, log_size)
-        bits = dict(is_xrc=1, number=24, xrcd=24, pd=24, cqn=10, slots=64, slots_log_size=4, slots_log_stride=2)
+        bits = dict(is_xrc=1, number=24, xrcd=24, pd=24, cqn=10, slots=64, slots_log_size=5, slots_log_stride=2)
         srq.xrc = {name: self.rng.getrandbits(width) for name, width in bits.items()}
         srq.xrc_since = 1 << 60
         self.srqs.pop(srqn, None)
@@ -160,7 +160,7 @@ class Unit:
                                                     [self.rng.getrandbits(16) for _ in range(LINE)])
                 line[index % LINE] = slot
             srq.slots.append(slot)
-            srq.posted = (srq.posted + 1) & M16
+            srq.posted = (srq.posted + 1) & WQE_MASK
         srq.rung = srq.posted
         self.db.put(DB.pack(func=srq.func, srqn=srq.srqn, pi=srq.posted))
 
@@ -223,14 +223,14 @@ async def every_slot_once_and_in_order(dut):
 
 @cocotb.test()
 async def indices_wrap(dut):
-    """Free-running indices of 16 bits, in lists of a line and of many."""
+    """Free-running indices of 17 bits, in lists of a line and of many."""
     unit = Unit(dut, 11, latency=(1, 5))
     await unit.bench.start()
     for srqn, log_size in ((3, 5), (4, 9)):
         srq = await unit.create(srqn, log_size=log_size)
         unit.watch = [srqn]
         unit.look_rate = unit.pop_rate = 1.0
-        left = 70000
+        left = 140000
         while left:
             count = min(left, unit.room(srq))
             if count:
@@ -238,7 +238,7 @@ async def indices_wrap(dut):
                 left -= count
             await unit.bench.step(16)
         await unit.drain()
-        assert srq.popped == 70000 & M16
+        assert srq.popped == 140000 & WQE_MASK
 
 
 @cocotb.test()
@@ -358,7 +358,7 @@ async def a_list_that_cannot_be_read(dut):
     unit.watch = None
     for _ in range(20):
         unit.post(good, unit.room(good))
-        unit.db.put(DB.pack(func=bad.func, srqn=9, pi=unit.rng.getrandbits(16)))
+        unit.db.put(DB.pack(func=bad.func, srqn=9, pi=unit.rng.getrandbits(17)))
         await unit.bench.step(100)
     await unit.drain()
     assert len(unit.events) == 1

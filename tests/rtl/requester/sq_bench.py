@@ -9,10 +9,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from common import Bench, Sink, Source, constants, struct
-from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, QpState, Service, WcStatus, WrOpcode
+from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, QpState, Service, WcStatus, WQE_INDEX_BITS, WrOpcode
 from sq_streams import AfterContext, Doorbells
 
-READ_BLOCK, PSN_MASK = 512, (1 << 24) - 1
+READ_BLOCK, PSN_MASK, WQE_MASK = 512, (1 << 24) - 1, (1 << WQE_INDEX_BITS) - 1
 LIMITS = constants()
 SEND_OPS = (WrOpcode.SEND, WrOpcode.SEND_WITH_IMM)
 WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
@@ -54,7 +54,7 @@ class Wqe:
         """What the WQE says of itself and its message."""
         header = dict(opcode=self.opcode, signaled=self.signaled, solicited=self.solicited, fence=self.fence,
                       inline_data=self.inline is not None, num_sge=len(self.sges), imm_data=self.imm,
-                      length=self.length, wqe_index=index & 0xFFFF)
+                      length=self.length, wqe_index=index & WQE_MASK)
         return {**header, **self.raw}
 
     def head(self, index):
@@ -164,7 +164,7 @@ def expected_packet(qp, pos, retx):
     opcode += qp.context["service"] << 5
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
-        ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.unacked), wqe_index=index & 0xFFFF,
+        ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.unacked), wqe_index=index & WQE_MASK,
         datagram=int(qp.datagrams), unacked=int(qp.unacked), **({} if qp.datagrams else {"xrcsrq": wqe.remote_srqn}),
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, *ANSWERED)))
     if read or alone or (first and wqe.opcode in WRITE_OPS):
@@ -324,20 +324,14 @@ class SqBench(Bench):
 
     # ---- Verbs --------------------------------------------------------------------------------------------
     def create(self, qp, init=True):
-        """Writes a QP's context."""
+        """Writes a QP's context. Its indices begin at qp.start: it has been there before, and has its row again."""
         self.qps[qp.qpn] = qp
+        at = qp.start & WQE_MASK
         qpc = struct("qpc_t").pack(
             path_mtu=qp.mtu_code, sq_base=qp.base, sq_log_size=qp.log_size, sq_log_stride=qp.log_stride,
-            sq_psn=qp.sq_psn & PSN_MASK, **qp.context)
+            sq_psn=qp.sq_psn & PSN_MASK, restores=int(init and at != 0), sq_pi=at, una_wqe=at,
+            una_psn=qp.sq_psn & PSN_MASK, **qp.context)
         self.qpc.put(struct("qpc_wr_t").pack(init_sq=init, qpn=qp.qpn, qpc=qpc))
-        return qp
-
-    def create_at(self, qp):
-        """Creates a QP whose indices begin at qp.start: initialised, then rewound to there."""
-        self.create(qp)
-        if qp.start:
-            qp.una = qp.tail_psn
-            self.send_ack(qp, rewind=True)
         return qp
 
     def modify(self, qp, **context):
@@ -363,7 +357,7 @@ class SqBench(Bench):
     def doorbell(self, qp, index, push_slot=None):
         """Rings."""
         push = 0 if push_slot is None else struct("push_t").pack(valid=1, slot=push_slot)
-        self.db.put(struct("qp_db_t").pack(sq=1, qpn=qp.qpn, pi=index & 0xFFFF, push=push))
+        self.db.put(struct("qp_db_t").pack(sq=1, qpn=qp.qpn, pi=index & WQE_MASK, push=push))
 
     # ---- rx_ctrl ----------------------------------------------------------------------------------------
     def send_ack(self, qp, psn=None, rewind=False, halt=False, again=0):
@@ -373,7 +367,7 @@ class SqBench(Bench):
         index = qp.una_wqe()
         first = qp.wqes[index].first_psn if index < qp.tail else qp.tail_psn
         word = struct("ack_upd_t").pack(
-            rewind=rewind, halt=halt, again=again, qpn=qp.qpn, una_wqe=index & 0xFFFF, una_first_psn=first,
+            rewind=rewind, halt=halt, again=again, qpn=qp.qpn, una_wqe=index & WQE_MASK, una_first_psn=first,
             una_psn=qp.una, rd_done=qp.reads_done & 0xFFFF)
         offset = ((qp.una - first) & PSN_MASK) * qp.mtu
         self.expect_moves.append((qp, (index, offset), rewind))
@@ -391,10 +385,10 @@ class SqBench(Bench):
         """Keeps the records; they must be right and come before the packet."""
         omt = struct("omt_wr_t").unpack(word)
         qp = self.qps[omt["qpn"]]
-        index = qp.tail - 1 - ((qp.tail - 1 - omt["wqe_index"]) & 0xFFFF)
+        index = qp.tail - 1 - ((qp.tail - 1 - omt["wqe_index"]) & WQE_MASK)
         wqe = qp.wqes[index]
         first, next_psn = omt.pop("first"), omt.pop("next_psn")
-        want = dict(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=wqe.opcode, len_bytes=wqe.length,
+        want = dict(qpn=qp.qpn, wqe_index=index & WQE_MASK, opcode=wqe.opcode, len_bytes=wqe.length,
                     signaled=int(wqe.signaled or qp.context["sq_sig_all"]),
                     last_psn=(wqe.first_psn + wqe.packets(qp.mtu) - 1) & PSN_MASK)
         assert omt == want, f"omt {omt}, expected {want}"

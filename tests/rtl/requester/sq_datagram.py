@@ -69,7 +69,7 @@ async def go(bench, qps):
     """Creates QPs whose indices begin anywhere: they may send only when they know the producer index, too."""
     for qp in qps:
         qp.context["state"] = QpState.INIT
-        bench.create_at(qp)
+        bench.create(qp)
         bench.doorbell(qp, qp.start)
     await bench.until(lambda: bench.qpc.idle() and bench.ack.idle() and bench.db.idle(), what="contexts")
     for qp in qps:

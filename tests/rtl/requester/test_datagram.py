@@ -51,7 +51,7 @@ async def mixed(bench, gates, count, each):
             qp = Qp(n * 7, **common)
             wqes = [random_wqe(bench.rng, qp, max_packets=4) for _ in range(each)]
         else:
-            qp = datagram_qp(n * 7, start=65530 if n % 3 else 0, **common)
+            qp = datagram_qp(n * 7, start=131066 if n % 3 else 65530, **common)
             wqes = [random_datagram(bench.rng, qp, sl=bench.rng.choice(lanes)) for _ in range(each)]
         tasks.append((qp, wqes))
     await go(bench, [qp for qp, _ in tasks])
@@ -88,7 +88,7 @@ async def rewinds(dut, rate):
     bench = await DatagramBench(dut, 3, rate=rate, latency=(20, 200)).begin()
     gates = Gates(bench, loose=rate < 1)
     qps = await go(bench, [datagram_qp(n, mtu_code=1, log_size=4, log_stride=1 + n % 3, psn=0xFFFFF8 - n,
-                                       start=65532 if n % 2 else 0, port=1 + n % 2) for n in range(20)])
+                                       start=131068 if n % 2 else 65532, port=1 + n % 2) for n in range(20)])
     rewound = 0
     bench.stage.rate = 0.0
     bench.post(qps[0], *[random_datagram(bench.rng, qps[0]) for _ in range(10)])

@@ -33,7 +33,7 @@ async def the_host_is_not_asked(dut):
     bench = await SqBench(dut, 1, latency=(125, 125)).begin()
     for slot in range(0, PUSH_SLOTS, 7):
         func, log_stride = slot % 4, slot // 4 % 4
-        qp = bench.create_at(Qp(100 + slot, func=func, log_size=2, log_stride=log_stride, psn=0xFFFFFE))
+        qp = bench.create(Qp(100 + slot, func=func, log_size=2, log_stride=log_stride, psn=0xFFFFFE))
         qp.push_slot = slot
         for _ in range(6):
             start = bench.cycle
@@ -62,13 +62,13 @@ async def what_does_not_fit_is_read(dut):
 
 @cocotb.test()
 async def indices_wrap(dut):
-    """Producer indices from 65535 to 0."""
+    """Producer indices from 131071 to 0."""
     bench = await SqBench(dut, 5).begin()
-    qp = bench.create_at(Qp(7, log_size=2, start=65535))
+    qp = bench.create(Qp(7, log_size=2, start=131071))
     for _ in range(4):
         bench.post(qp, write64(), push=True)
         await until_idle(bench, qp)
-    assert qp.tail == 65539 and not bench.errors
+    assert qp.tail == 131075 and not bench.errors
 
 
 @cocotb.test()
@@ -96,7 +96,7 @@ async def mixed(dut, rate, lossy):
     bench = await SqBench(dut, 4, rate=rate, latency=(20, 150)).begin()
     bench.lossy = lossy
     rng = bench.rng
-    qps = [bench.create_at(Qp(qpn, log_size=rng.randint(1, 5), log_stride=qpn % 4, mtu_code=rng.randint(1, 5),
+    qps = [bench.create(Qp(qpn, log_size=rng.randint(1, 5), log_stride=qpn % 4, mtu_code=rng.randint(1, 5),
                               psn=0xFFFFF0)) for qpn in range(90, 114)]
     pushed, last = 0, dict.fromkeys(range(90, 114), -1)
     for turn in range(600):

@@ -222,8 +222,8 @@ async def lossy_traffic(dut, rate):
     tasks = []
     for n in range(24):
         qp = Qp(n * 3, mtu_code=1 + n % 3, log_size=4, log_stride=n % 4, psn=0xFFFFF0 - n,
-                start=65530 if n % 2 else 0, max_rd_atomic=1 + n % 3)
-        bench.create_at(qp)
+                start=131066 if n % 2 else 65530, max_rd_atomic=1 + n % 3)
+        bench.create(qp)
         tasks.append((qp, [random_wqe(bench.rng, qp, max_packets=40) for _ in range(30)]))
     for n in range(30):
         for qp, wqes in tasks:
@@ -306,7 +306,7 @@ async def bad_wqes(dut):
 async def producer_index_beyond_ring(dut):
     """A doorbell that names more than the ring holds, or goes backwards: reported once, nothing is read."""
     bench = await SqBench(dut, 8).begin()
-    for qpn, (index, good) in enumerate([(9, 0), (0x8000, 0), (0xFFFF, 0), (13, 4), (2, 3)]):
+    for qpn, (index, good) in enumerate([(9, 0), (0x10000, 0), (0x1FFFF, 0), (13, 4), (2, 3)]):
         qp = bench.create(Qp(qpn, log_size=3))
         if good:
             bench.post(qp, *[write64(n) for n in range(good)])
@@ -323,8 +323,8 @@ async def producer_index_beyond_ring(dut):
         assert qp.sent == good and bench.host.blocks == blocks
         bench.errors.clear()
         bench.auto_ack = True
-    qp = bench.create(Qp(100, log_size=15, psn=3))
-    bench.doorbell(qp, 0x8001)
+    qp = bench.create(Qp(100, log_size=16, psn=3))
+    bench.doorbell(qp, 0x10001)
     await bench.step(300)
     assert bench.errors == [(100, 0, int(WcStatus.LOC_QP_OP_ERR))]
 

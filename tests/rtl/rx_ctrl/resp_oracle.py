@@ -1,7 +1,7 @@
 """The responder's rules (README table 1) once more, in Python: invents packets and says what must come of them."""
 
 from hca_abi import BthOpcode as Op
-from rx_bench import KIND_ATOMIC, KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, PSN_MASK
+from rx_bench import KIND_ATOMIC, KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, PSN_MASK, WQE_MASK
 
 SENDS, WRITES = range(0, 6), range(6, 12)
 FIRST, MIDDLE = (0, 6), (1, 7)
@@ -159,7 +159,7 @@ class Oracle:
         if starts:
             self.done, self.left, self.va, self.rkey = 0, pkt["reth_bytes"], pkt["reth_va"], pkt["reth_rkey"]
         out = dict(kind=KIND_SEND if op in SENDS else KIND_WRITE, va=self.va, rkey=self.rkey, offset=self.done,
-                   chk=self.left if starts else size, index=self.ci & 0xFFFF, cqe=None, rsp=None)
+                   chk=self.left if starts else size, index=self.ci & WQE_MASK, cqe=None, rsp=None)
         self.done += size
         self.left -= size
         self.va += size

@@ -4,9 +4,9 @@ from collections import Counter as Counts
 
 from common import Bench, Sink, Source, struct
 from hca_abi import BthOpcode as Op
-from hca_abi import HwEventKind, QpState, WcOpcode, WrOpcode
+from hca_abi import WQE_INDEX_BITS, HwEventKind, QpState, WcOpcode, WrOpcode
 
-PSN_MASK = (1 << 24) - 1
+PSN_MASK, WQE_MASK = (1 << 24) - 1, (1 << WQE_INDEX_BITS) - 1
 FULL_PKEY = 0xFFFF
 KIND_NONE, KIND_WRITE, KIND_SEND, KIND_READ_RESP, KIND_READ_REQ, KIND_ATOMIC, KIND_ATOMIC_RESP = range(7)
 MSG_SQ_DRAIN, MSG_FLUSH_SQ, MSG_FLUSH_RQ, MSG_SQ_ERROR, MSG_RQ_ERROR, MSG_REQ_ERROR = range(6)
@@ -151,7 +151,7 @@ class Env:
         """Moves producer indices."""
         for source, pi, is_sq in ((self.sq_db, sq, 1), (self.rq_db, rq, 0)):
             if pi is not None:
-                source.put(struct("qp_db_t").pack(sq=is_sq, qpn=qp.qpn, pi=pi & 0xFFFF))
+                source.put(struct("qp_db_t").pack(sq=is_sq, qpn=qp.qpn, pi=pi & WQE_MASK))
                 await self.bench.until(source.idle, what="doorbell")
 
     def packet(self, qp, opcode, psn, size=0, **fields):
@@ -171,7 +171,7 @@ class Env:
 
     async def message(self, source, kind, qp, index=0, status=0, syndrome=0):
         """A message in; returns what came of it."""
-        self.msgs[source].put(struct("pipe_msg_t").pack(kind=kind, qpn=qp.qpn, wqe_index=index & 0xFFFF,
+        self.msgs[source].put(struct("pipe_msg_t").pack(kind=kind, qpn=qp.qpn, wqe_index=index & WQE_MASK,
                                                         status=status, syndrome=syndrome))
         await self.bench.until(self.msgs[source].idle, what="message")
         return await self.settle()
@@ -179,7 +179,7 @@ class Env:
     async def emit(self, qp, index, opcode, last_psn, length=0, signaled=1, next_psn=None):
         """The requester emits a WQE, or what is before next_psn of it."""
         next_psn = last_psn + 1 if next_psn is None else next_psn
-        self.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=opcode, signaled=signaled,
+        self.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & WQE_MASK, opcode=opcode, signaled=signaled,
                                              last_psn=last_psn & PSN_MASK, next_psn=next_psn & PSN_MASK,
                                              len_bytes=length))
         await self.bench.until(self.omt.idle, what="omt")

@@ -5,7 +5,7 @@ from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
 from rx_bench import (KIND_ATOMIC_RESP, KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK,
-                      Env, Qp, ack, responses, sending, status_of)
+                      WQE_MASK, Env, Qp, ack, responses, sending, status_of)
 
 SPSN = 0x100
 WRITE, SEND, READ = WrOpcode.RDMA_WRITE, WrOpcode.SEND, WrOpcode.RDMA_READ
@@ -296,13 +296,13 @@ async def read_that_could_not_be_placed(dut):
 
 @cocotb.test()
 async def index_wraps(dut):
-    """Indices are free-running: 65,600 WQEs of one QP, window after window."""
+    """Indices are free-running, of 17 bits: 131,200 WQEs of one QP, window after window."""
     qp = Qp(3, sq_psn=PSN_MASK - 5)
     env = await Env(dut).start(qp)
     psn, index = PSN_MASK - 5, 0
-    for base in range(0, 65536 + 128, 64):
+    for base in range(0, (1 << 17) + 128, 64):
         for index in range(base, base + 64):
-            env.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=WRITE,
+            env.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & WQE_MASK, opcode=WRITE,
                                                 last_psn=psn + index & PSN_MASK,
                                                 next_psn=psn + index + 1 & PSN_MASK))
         await env.bench.until(env.omt.idle, what="omt")
@@ -311,7 +311,7 @@ async def index_wraps(dut):
         env.rxd.put(ack(env, qp, psn + index))
         await env.bench.until(lambda: len(env.upd.got) > done, what="ack")
     out = await env.settle()
-    assert out.upd[-1]["una_wqe"] == (index + 1) & 0xFFFF
+    assert out.upd[-1]["una_wqe"] == (index + 1) & WQE_MASK
     assert out.upd[-1]["una_psn"] == (psn + index + 1) & PSN_MASK
 
 

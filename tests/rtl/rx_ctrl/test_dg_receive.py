@@ -5,7 +5,7 @@ import cocotb
 from common import simulate
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, QpState, Service, WcFlag, WcOpcode, WcStatus
-from rx_bench import FULL_PKEY, KIND_NONE, KIND_SEND, MSG_FLUSH_RQ, MSG_RQ_ERROR, Env, Qp
+from rx_bench import FULL_PKEY, KIND_NONE, KIND_SEND, MSG_FLUSH_RQ, MSG_RQ_ERROR, WQE_MASK, Env, Qp
 
 ALIVE = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQE)
 EPSN, QKEY = 0x200, 0x1234567
@@ -96,7 +96,7 @@ class Receiver:
 
     def check(self, item, fetch, fields):
         """An accepted datagram."""
-        qp, index = self.qp.fields, self.ci & 0xFFFF
+        qp, index = self.qp.fields, self.ci & WQE_MASK
         self.ci += 1
         want = dict(kind=KIND_SEND, dg=fields["kind"], qpn=self.qp.qpn, func=qp["func"], pd=qp["pd"], frees=1,
                     buf_beat=fields["buf_beat"], buf_beats=fields["buf_beats"], payload_off=fields["payload_off"],
@@ -106,8 +106,8 @@ class Receiver:
         assert not item["rsp"]["valid"], "nobody is answered"
         imm = fields["opcode"] & 1
         flags = (0 if fields["kind"] == BARE else WcFlag.GRH) | (WcFlag.WITH_IMM if imm else 0)
-        cqe = dict(valid=1, solicited=fields["solicited"], cqn=qp["recv_cqn"], wqe_index=index, opcode=WcOpcode.RECV,
-                   status=WcStatus.SUCCESS, qpn=qp["qpn"], byte_len=fields["size"] + ROOM,
+        cqe = dict(valid=1, solicited=fields["solicited"], cqn=qp["recv_cqn"], wqe_index=index & 0xFFFF,
+                   opcode=WcOpcode.RECV, status=WcStatus.SUCCESS, qpn=qp["qpn"], byte_len=fields["size"] + ROOM,
                    imm_data=fields["imm"] if imm else 0, src_qp=fields["deth_src_qpn"], wc_flags=flags,
                    sl=fields["sl"], slid=fields["slid"], dlid_path_bits=fields["path_bits"], vendor_err=0)
         assert {name: item["cqe"][name] for name in cqe} == cqe

@@ -7,7 +7,7 @@ from collections import deque
 import cocotb
 from common import simulate, struct
 from hca_abi import HwEventKind, HwEventWho, QpState, Service, WcOpcode, WcStatus, WrOpcode
-from rx_bench import (MSG_FLUSH_RQ, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK, Env, Qp)
+from rx_bench import (MSG_FLUSH_RQ, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK, WQE_MASK, Env, Qp)
 
 MSG_SENT = 8
 QKEY, RING = 0x77, 64
@@ -49,7 +49,7 @@ class Sender:
 
     def message(self, source, kind, index=0, status=0):
         """A message, some time."""
-        self.env.msgs[source].put(struct("pipe_msg_t").pack(kind=kind, qpn=self.qp.qpn, wqe_index=index & 0xFFFF,
+        self.env.msgs[source].put(struct("pipe_msg_t").pack(kind=kind, qpn=self.qp.qpn, wqe_index=index & WQE_MASK,
                                                             status=status))
 
     async def post(self, count):
@@ -76,7 +76,7 @@ class Sender:
         signaled, length = self.wqes[wqe]
         psn = self.psn(wqe)
         self.env.omt.put(struct("omt_wr_t").pack(
-            first=1, qpn=self.qp.qpn, wqe_index=wqe & 0xFFFF, opcode=self.rng.choice((WrOpcode.SEND, 3)),
+            first=1, qpn=self.qp.qpn, wqe_index=wqe & WQE_MASK, opcode=self.rng.choice((WrOpcode.SEND, 3)),
             signaled=signaled, last_psn=psn, next_psn=psn + 1 & PSN_MASK, len_bytes=length))
         # Its record goes ahead of it.
         self.flying.append((self.env.bench.cycle + 20 + self.rng.randrange(60), wqe))
@@ -120,7 +120,7 @@ class Sender:
         assert not upd["rewind"] or self.resuming, "nobody goes back"
         if upd["halt"]:
             self.halted = True
-        self.una = self.una + (upd["una_wqe"] - self.una & 0xFFFF)
+        self.una = self.una + (upd["una_wqe"] - self.una & WQE_MASK)
 
     resuming = False
 
@@ -148,7 +148,7 @@ class Sender:
             look()
         assert upd["rewind"] and not upd["halt"]
         assert upd["una_psn"] == upd["una_first_psn"] == psn, "the next PSN is behind all that were used"
-        assert upd["una_wqe"] == self.done & 0xFFFF, "behind all that was flushed"
+        assert upd["una_wqe"] == self.done & WQE_MASK, "behind all that was flushed"
         self._run(self.done, psn)
         self.resuming = False
         self.counts["resume"] += 1

@@ -5,10 +5,12 @@ from collections import deque
 
 import cocotb
 from common import Bench, constants, simulate
+from hca_abi import WQE_INDEX_BITS
 
 LIMITS = constants()
 NUM_QPS, BLOCKS, ROWS = LIMITS["NumQps"], LIMITS["MsgBlocks"], LIMITS["MsgBlockRows"]
 WINDOW = LIMITS["MaxOutstanding"]
+WQE_MASK = (1 << WQE_INDEX_BITS) - 1
 
 
 class Pool:
@@ -50,7 +52,7 @@ class Pool:
 
     async def alloc(self, qpn, wqe):
         """The QP gets a block within some cycles."""
-        for field, value in (("alloc_qpn_i", qpn), ("alloc_wqe_i", wqe & 0xFFFF),
+        for field, value in (("alloc_qpn_i", qpn), ("alloc_wqe_i", wqe & WQE_MASK),
                              ("alloc_tail_i", self.newest.get(qpn, self.rng.randrange(BLOCKS))), ("alloc_i", 1)):
             self.bench.set(field, value)
         for _ in range(8):
@@ -88,13 +90,13 @@ class Pool:
             assert self.bench.get("map_blk_o") == self.blocks[qpn][0]
         if wqe % ROWS == ROWS - 1:
             block = self.blocks[qpn].pop(0)
-            await self.strobe("free_i", qpn_i=qpn, free_blk_i=block, free_wqe_i=wqe & 0xFFFF)
+            await self.strobe("free_i", qpn_i=qpn, free_blk_i=block, free_wqe_i=wqe & WQE_MASK)
         self.una[qpn] = wqe + 1
 
     async def clear(self, qpn, init):
         """The QP ends, or begins anew."""
         bench = self.bench
-        for name, value in (("qpn_i", qpn), ("clear_init_i", init), ("mark_wqe_i", self.begun.get(qpn, 0) & 0xFFFF)):
+        for name, value in (("qpn_i", qpn), ("clear_init_i", init), ("mark_wqe_i", self.begun.get(qpn, 0) & WQE_MASK)):
             bench.set(name, value)
         bench.set("clear_i", 1)
         for _ in range(self.rng.choice((0, 0, 5))):
@@ -180,7 +182,7 @@ class AtOnce:
             if len(self.blocks[qpn]) < WINDOW // ROWS:
                 self.asking = qpn
                 place = self.una[qpn] + len(self.blocks[qpn])
-                for name, value in (("alloc_qpn_i", qpn), ("alloc_wqe_i", place * ROWS & 0xFFFF),
+                for name, value in (("alloc_qpn_i", qpn), ("alloc_wqe_i", place * ROWS & WQE_MASK),
                                     ("alloc_tail_i", self.newest[qpn])):
                     bench.set(name, value)
         bench.set("alloc_i", self.asking is not None)
@@ -197,7 +199,7 @@ class AtOnce:
         bench.set("free_i", self.freeing is not None)
         if self.freeing is not None:
             bench.set("free_blk_i", self.blocks[qpn][0])
-            bench.set("free_wqe_i", self.una[qpn] * ROWS + ROWS - 1 & 0xFFFF)
+            bench.set("free_wqe_i", self.una[qpn] * ROWS + ROWS - 1 & WQE_MASK)
 
     def sample(self):
         """What came of it."""
@@ -230,7 +232,7 @@ async def at_once(dut, count):
     qpns = [bench.rng.randrange(NUM_QPS) for _ in range(count)]
     for qpn in dict.fromkeys(qpns):
         # The QP begins where its places nearly wrap.
-        for name, value in (("qpn_i", qpn), ("clear_init_i", 1), ("clear_wqe_i", 8189 * ROWS & 0xFFFF), ("clear_i", 1),
+        for name, value in (("qpn_i", qpn), ("clear_init_i", 1), ("clear_wqe_i", 8189 * ROWS & WQE_MASK), ("clear_i", 1),
                             ("mark_wqe_i", 0), ("mark_ready_i", 1)):
             bench.set(name, value)
         await bench.until(lambda: bench.get("clear_done_o"), 16, "the clear")

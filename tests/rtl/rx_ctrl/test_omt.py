@@ -3,12 +3,13 @@ WQE amid a block: no row is another's, no block is lost or has two owners."""
 
 import cocotb
 from common import Bench, Source, constants, simulate, struct
+from hca_abi import WQE_INDEX_BITS
 
 LIMITS = constants()
 NUM_QPS, BLOCKS, ROWS = LIMITS["NumQps"], LIMITS["MsgBlocks"], LIMITS["MsgBlockRows"]
 WINDOW = LIMITS["MaxOutstanding"]
 BLK_W = (BLOCKS - 1).bit_length()
-WQE_MASK, PSN_MASK = 0xFFFF, 0xFFFFFF
+WQE_MASK, PSN_MASK = (1 << WQE_INDEX_BITS) - 1, 0xFFFFFF
 
 
 def packed(**fields):
@@ -22,8 +23,8 @@ def packed(**fields):
 
 def ask_word(map_en=0, row_en=0, wqe=0, blk=0, free=0, free_blk=0, free_wqe=0):
     """omt_ask_t."""
-    return packed(map_en=(map_en, 1), row_en=(row_en, 1), wqe=(wqe & WQE_MASK, 16), blk=(blk, BLK_W), free=(free, 1),
-                  free_blk=(free_blk, BLK_W), free_wqe=(free_wqe & WQE_MASK, 16))
+    return packed(map_en=(map_en, 1), row_en=(row_en, 1), wqe=(wqe & WQE_MASK, WQE_INDEX_BITS), blk=(blk, BLK_W), free=(free, 1),
+                  free_blk=(free_blk, BLK_W), free_wqe=(free_wqe & WQE_MASK, WQE_INDEX_BITS))
 
 
 class Table:
@@ -115,7 +116,7 @@ class Table:
         self.rows.pop(qpn, None)
         bench.set("qpn_i", qpn)
         bench.set("clear_init_i", init)
-        bench.set("init_mark_i", packed(wqe=(wqe & WQE_MASK, 16), psn=(psn, 24)))
+        bench.set("init_mark_i", packed(wqe=(wqe & WQE_MASK, WQE_INDEX_BITS), psn=(psn, 24)))
         bench.set("clear_i", 1)
         # done_o falls with the clock's edge behind it: what counts is the cycle in which it is seen.
         await bench.until(lambda: bench.get("clear_done_o"), 2 * count + 12, "the clear")
@@ -135,7 +136,7 @@ class Table:
             await bench.step()
             bench.set("mark_en_i", 0)
             await bench.step()
-            assert bench.get("mark_o") == packed(wqe=(wqe & WQE_MASK, 16), psn=(psn, 24))
+            assert bench.get("mark_o") == packed(wqe=(wqe & WQE_MASK, WQE_INDEX_BITS), psn=(psn, 24))
 
 
 @cocotb.test()

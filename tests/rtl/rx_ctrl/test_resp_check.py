@@ -369,10 +369,10 @@ async def long_flush_lets_packets_pass(dut):
 async def flushes_take_turns(dut):
     """Design 9.4: who asks for a flush waits some cycles, however many WQEs others have to flush; queues, of which each
     QP has two, go on side by side; each WQE completes once and in order."""
-    env, qp = await setup(dut, rq=0, rq_log_size=15, sq_log_size=10)
+    env, qp = await setup(dut, rq=0, rq_log_size=16, sq_log_size=10)
     short = Qp(6)
     await env.context(short, init_rq=1, init_sq=1)
-    counts = {(qp, "rq"): 32768, (qp, "sq"): 1000, (short, "rq"): 40, (short, "sq"): 7}
+    counts = {(qp, "rq"): 65536, (qp, "sq"): 1000, (short, "rq"): 40, (short, "sq"): 7}
     for each in (qp, short):
         await env.doorbell(each, sq=counts[each, "sq"], rq=counts[each, "rq"])
         await env.context(each, state=QpState.ERR)
@@ -389,7 +389,7 @@ async def flushes_take_turns(dut):
     out = await env.settle()
     assert out.cqes_of(short) == {"rq": [], "sq": []}
     left = out.cqes_of(qp)
-    assert left["sq"][-1] == 999 and left["rq"][-1] == 32767
+    assert left["sq"][-1] == 999 and left["rq"][-1] == 65535
     assert all(indices == list(range(indices[0], indices[-1] + 1)) for indices in left.values())
     dut._log.warning("four flushes: %.2f cycles per WQE", (env.rxw.when[-1] - start) / sum(counts.values()))
 

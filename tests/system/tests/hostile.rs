@@ -30,7 +30,7 @@ fn hostile_node(rig: &Rig) -> Node {
     Node::open(rig.sim.device(rig.cards[0], 1).unwrap(), 64).unwrap()
 }
 
-fn ring_doorbell(dev: &Dev, offset: u32, qpn: u32, producer_index: u16) {
+fn ring_doorbell(dev: &Dev, offset: u32, qpn: u32, producer_index: u32) {
     let mut word = SqDoorbell::new();
     word.set_qpn(qpn);
     word.set_producer_index(producer_index);
@@ -184,7 +184,7 @@ fn garbage_in_the_rings() {
 fn producer_index_beyond_the_ring() {
     let mut pair = pair();
     let hostile = hostile_node(&pair.rig);
-    for (first, then) in [(17, 17), (0x8000, 0xffff), (3, 1), (16, 15)] {
+    for (first, then) in [(17, 17), (0x8000, 0xffff), (3, 1), (16, 15), (0x1_0000, 0x1_ffff)] {
         let queue = raw_queue(&hostile);
         ring_doorbell(&hostile.dev, SQ_DOORBELL_OFFSET, queue.qpn, first);
         ring_doorbell(&hostile.dev, SQ_DOORBELL_OFFSET, queue.qpn, then);

@@ -301,7 +301,7 @@ fn forget_sends(bench: &mut Bench) {
     while bench.rig.nodes[0].poll_ready().unwrap().is_some() {}
 }
 
-fn ring(node: &Node, srqn: u32, producer: u16) {
+fn ring(node: &Node, srqn: u32, producer: u32) {
     let mut word = SrqDoorbell::new();
     word.set_srqn(srqn);
     word.set_producer_index(producer);
@@ -323,7 +323,7 @@ fn strangers_doorbells_change_nothing() {
         for round in 0..60u64 {
             for _ in 0..20 {
                 let number = [srqn, rng.below(200), rng.below(1 << 24)][rng.below(3) as usize];
-                ring(&hostile, number, rng.below(1 << 16) as u16);
+                ring(&hostile, number, rng.below(1 << 17));
             }
             bench.send(round as usize % 2, 1, 0, 64);
             assert_eq!(bench.wait_ok(1).wr_id, round);
@@ -336,7 +336,7 @@ fn strangers_doorbells_change_nothing() {
         rng.fill(&mut garbage);
         own.memory()[1].write_bytes(0, &garbage);
         for _ in 0..50 {
-            ring(&hostile, own.srqn(), rng.below(1 << 16) as u16);
+            ring(&hostile, own.srqn(), rng.below(1 << 17));
             bench.rig.run(rng.below(300).into());
         }
         own.destroy().unwrap();

@@ -195,7 +195,7 @@ impl Bench {
 pub fn completions(cq: *mut ibv_cq, count: usize) -> Vec<ibv_wc> {
     let mut found = vec![ibv_wc::default(); count];
     let mut done = 0;
-    for _ in 0..100_000 {
+    for _ in 0..100_000 + count {
         // SAFETY: a live CQ, and room for what is missing.
         let got = unsafe {
             let poll = (*(*cq).context).ops.poll_cq.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, CQ_DOORBELL_OFFSET, CqArm, CqDoorbell, DOORBELL_PAGE_OFFSET,
     EQ_DOORBELL_OFFSET, EqDoorbell, PUSH_SLOT_BYTES, PUSH_SLOTS_OFFSET, RQ_DOORBELL_OFFSET, RqDoorbell,
-    SQ_DOORBELL_OFFSET, SRQ_DOORBELL_OFFSET, SqDoorbell, SrqDoorbell,
+    SQ_DOORBELL_OFFSET, SRQ_DOORBELL_OFFSET, SqDoorbell, SrqDoorbell, wqe_index,
 };
 use hca_dev::Device;
 
@@ -39,17 +39,17 @@ impl<P: DevicePtr> Doorbells<P> {
 
     /// `producer_index`: index after the last send WQE posted.
     #[inline]
-    pub fn send(&self, qpn: u32, producer_index: u16) {
+    pub fn send(&self, qpn: u32, producer_index: u32) {
         let mut word = SqDoorbell::new();
         word.set_qpn(qpn);
-        word.set_producer_index(producer_index);
+        word.set_producer_index(wqe_index(producer_index));
         self.ring(SQ_DOORBELL_OFFSET, word.to_word());
     }
 
     /// As [`Doorbells::send`]; the last WQE posted, which lies in the ring, goes to a push slot before. `wqe`: at most
     /// `PUSH_SLOT_BYTES`; what is missing of its last eight bytes is zero.
     #[inline]
-    pub fn send_pushed(&self, qpn: u32, producer_index: u16, slot: u8, wqe: &[u8]) {
+    pub fn send_pushed(&self, qpn: u32, producer_index: u32, slot: u8, wqe: &[u8]) {
         debug_assert!(wqe.len() <= PUSH_SLOT_BYTES as usize);
         let slot_offset = PUSH_SLOTS_OFFSET + u32::from(slot) * PUSH_SLOT_BYTES;
         fence(Ordering::Release);
@@ -60,7 +60,7 @@ impl<P: DevicePtr> Doorbells<P> {
         }
         let mut word = SqDoorbell::new();
         word.set_qpn(qpn);
-        word.set_producer_index(producer_index);
+        word.set_producer_index(wqe_index(producer_index));
         word.set_push(true);
         word.set_push_slot(slot);
         self.ring(SQ_DOORBELL_OFFSET, word.to_word());
@@ -68,19 +68,19 @@ impl<P: DevicePtr> Doorbells<P> {
 
     /// `producer_index`: index after the last receive WQE posted.
     #[inline]
-    pub fn recv(&self, qpn: u32, producer_index: u16) {
+    pub fn recv(&self, qpn: u32, producer_index: u32) {
         let mut word = RqDoorbell::new();
         word.set_qpn(qpn);
-        word.set_producer_index(producer_index);
+        word.set_producer_index(wqe_index(producer_index));
         self.ring(RQ_DOORBELL_OFFSET, word.to_word());
     }
 
     /// `producer_index`: index after the last entry of the SRQ's list.
     #[inline]
-    pub fn srq(&self, srqn: u32, producer_index: u16) {
+    pub fn srq(&self, srqn: u32, producer_index: u32) {
         let mut word = SrqDoorbell::new();
         word.set_srqn(srqn);
-        word.set_producer_index(producer_index);
+        word.set_producer_index(wqe_index(producer_index));
         self.ring(SRQ_DOORBELL_OFFSET, word.to_word());
     }
 

@@ -60,7 +60,7 @@ pub struct BadCompletion {
     pub cqn: u32,
     /// QP named by the completion.
     pub qpn: u32,
-    /// Entry named by the completion.
+    /// Entry named by the completion: low bits of its index.
     pub wqe_index: u16,
 }
 

@@ -348,15 +348,15 @@ impl WqSize {
 
     /// Where the entry with a free-running index begins.
     #[inline(always)]
-    pub(crate) fn entry_offset(&self, index: u16) -> usize {
+    pub(crate) fn entry_offset(&self, index: u32) -> usize {
         let mask = 1usize.wrapping_shl(self.log_size.into()).wrapping_sub(1);
         let stride_log = u32::from(self.log_stride).wrapping_add(MIN_WQE_STRIDE_BYTES.trailing_zeros());
-        (usize::from(index) & mask).wrapping_shl(stride_log)
+        (index as usize & mask).wrapping_shl(stride_log)
     }
 
     /// The entry of `ring` with a free-running index. Whatever the sizes are, it is inside.
     #[inline(always)]
-    pub(crate) fn entry<'a>(&self, ring: &'a DmaBuf, index: u16) -> DmaPart<'a> {
+    pub(crate) fn entry<'a>(&self, ring: &'a DmaBuf, index: u32) -> DmaPart<'a> {
         let stride_bytes = (MIN_WQE_STRIDE_BYTES as usize).wrapping_shl(self.log_stride.into());
         ring.part(self.entry_offset(index), stride_bytes)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::RqWqeCtrl;
+use hca_abi::{RqWqeCtrl, wqe_index};
 use hca_dev::DmaBuf;
 use hca_room::NoRoom;
 
@@ -12,13 +12,13 @@ use crate::base::error::PostError;
 use crate::base::work::{RECV_HEADER_BYTES, RecvWr, WqSize, message_length, words_of, write_sges};
 use crate::rings::shadow::WqShadow;
 
-/// Builds receive WQEs in DMA memory. Free-running 16-bit index, masked on use.
+/// Builds receive WQEs in DMA memory. Free-running index, masked on use.
 #[derive(Debug)]
 pub struct RecvRing {
     ring: DmaBuf,
     size: WqSize,
     max_sge: usize,
-    next: u16,
+    next: u32,
     shadow: Arc<WqShadow>,
 }
 
@@ -64,7 +64,7 @@ impl RecvRing {
         let mut ctrl = RqWqeCtrl::new();
         ctrl.set_num_sge(wr.sges.len() as u8);
         ctrl.set_length(length);
-        ctrl.set_wqe_index(self.next);
+        ctrl.set_wqe_index(wqe_index(self.next));
         wqe.store_words(0, words_of::<_, 2>(ctrl.as_bytes()));
         self.shadow.record(self.next, wr.wr_id);
         self.next = self.next.wrapping_add(1);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, WrOpcode};
+use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, WrOpcode, wqe_index};
 use hca_dev::{DmaBuf, DmaPart};
 use hca_room::NoRoom;
 
@@ -22,14 +22,14 @@ const COMMON_BYTES: usize = 16;
 /// Bytes of an atomic's operands, between the header and the scatter/gather entry.
 const ATOMIC_BYTES: usize = 16;
 
-/// Builds send WQEs in DMA memory. Free-running 16-bit index, masked on use.
+/// Builds send WQEs in DMA memory. Free-running index, masked on use.
 #[derive(Debug)]
 pub struct SendRing {
     ring: DmaBuf,
     size: WqSize,
     max_sge: usize,
     max_inline: usize,
-    next: u16,
+    next: u32,
     shadow: Arc<WqShadow>,
     /// What [`SendRing::push_plain`] writes at once.
     plain: Opcodes,
@@ -327,7 +327,7 @@ impl SendRing {
         ctrl.set_num_sge(sges.unwrap_or(0) as u8);
         ctrl.set_imm_data(operands.imm_data);
         ctrl.set_length(length);
-        ctrl.set_wqe_index(self.next);
+        ctrl.set_wqe_index(wqe_index(self.next));
         ctrl.set_remote_addr(operands.remote_addr);
         ctrl.set_rkey(operands.rkey);
         ctrl
@@ -426,12 +426,12 @@ impl SendRing {
 
     /// Index of the next WQE.
     #[inline]
-    pub fn next_index(&self) -> u16 {
+    pub fn next_index(&self) -> u32 {
         self.next
     }
 
     /// Takes WQEs back that the card has not been told of: the next one has this index again.
-    pub fn rewind(&mut self, index: u16) {
+    pub fn rewind(&mut self, index: u32) {
         self.next = index;
     }
 

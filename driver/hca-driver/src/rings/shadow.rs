@@ -2,7 +2,7 @@
 //! for each field, no lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hca_room::NoRoom;
 
@@ -11,12 +11,13 @@ use crate::rings::srq_ring::SrqRing;
 /// wr_ids and free-running indices of one send or receive queue.
 ///
 /// The posting ring writes `posted` and the wr_ids of free entries. The CQ writes `completed`. Both indices
-/// start at 0 when the QP goes to RESET.
+/// start at 0 when the QP goes to RESET. A completion names the low bits of an index, in which the entries that are
+/// outstanding differ.
 #[derive(Debug)]
 pub struct WqShadow {
     wr_ids: Box<[AtomicU64]>,
-    posted: AtomicU16,
-    completed: AtomicU16,
+    posted: AtomicU32,
+    completed: AtomicU32,
 }
 
 impl WqShadow {
@@ -24,15 +25,15 @@ impl WqShadow {
     pub fn new(log_size: u8) -> Result<Self, NoRoom> {
         Ok(Self {
             wr_ids: hca_room::slice(1 << log_size, |_| AtomicU64::new(0))?,
-            posted: AtomicU16::new(0),
-            completed: AtomicU16::new(0),
+            posted: AtomicU32::new(0),
+            completed: AtomicU32::new(0),
         })
     }
 
     #[inline]
-    fn slot(&self, index: u16) -> &AtomicU64 {
+    fn slot(&self, index: u32) -> &AtomicU64 {
         // A power of two, and never 0.
-        &self.wr_ids[usize::from(index) & self.wr_ids.len().wrapping_sub(1)]
+        &self.wr_ids[index as usize & self.wr_ids.len().wrapping_sub(1)]
     }
 
     /// Entries of the ring.
@@ -43,51 +44,54 @@ impl WqShadow {
 
     /// Index after the last entry that has completed.
     #[inline]
-    pub fn completed(&self) -> u16 {
+    pub fn completed(&self) -> u32 {
         self.completed.load(Ordering::Acquire)
     }
 
     /// Index after the last entry that was posted.
     #[inline]
-    pub fn posted(&self) -> u16 {
+    pub fn posted(&self) -> u32 {
         self.posted.load(Ordering::Acquire)
     }
 
     /// Is there room for one more entry at `index`?
     #[inline]
-    pub(crate) fn has_room(&self, index: u16) -> bool {
-        u32::from(index.wrapping_sub(self.completed())) < self.entries()
+    pub(crate) fn has_room(&self, index: u32) -> bool {
+        index.wrapping_sub(self.completed()) < self.entries()
     }
 
     /// Remembers the wr_id of a free entry.
     #[inline]
-    pub(crate) fn record(&self, index: u16, wr_id: u64) {
+    pub(crate) fn record(&self, index: u32, wr_id: u64) {
         self.slot(index).store(wr_id, Ordering::Relaxed);
     }
 
     /// From now on entries before `index` may complete. Call before the doorbell.
     #[inline]
-    pub(crate) fn publish(&self, index: u16) {
+    pub(crate) fn publish(&self, index: u32) {
         self.posted.store(index, Ordering::Release);
     }
 
-    /// Retires entry `index` and every earlier one; its wr_id, or `None` when it is not outstanding.
+    /// Retires the entry whose index ends in these bits, and every earlier one; its wr_id, or `None` when it is not
+    /// outstanding.
     #[inline]
     pub(crate) fn retire_through(&self, index: u16) -> Option<u64> {
         let completed = self.completed.load(Ordering::Relaxed);
         let outstanding = self.posted().wrapping_sub(completed);
-        if index.wrapping_sub(completed) >= outstanding {
+        let behind = u32::from(index.wrapping_sub(completed as u16));
+        if behind >= outstanding {
             return None;
         }
+        let index = completed.wrapping_add(behind);
         let wr_id = self.slot(index).load(Ordering::Relaxed);
         self.completed.store(index.wrapping_add(1), Ordering::Release);
         Some(wr_id)
     }
 
-    /// Retires entry `index`, which must be the oldest outstanding one.
+    /// Retires the entry whose index ends in these bits, which must be the oldest outstanding one.
     #[inline]
     pub(crate) fn retire_next(&self, index: u16) -> Option<u64> {
-        if index == self.completed.load(Ordering::Relaxed) {
+        if index == self.completed.load(Ordering::Relaxed) as u16 {
             self.retire_through(index)
         } else {
             None

@@ -34,9 +34,9 @@ pub struct SrqRing {
 #[derive(Debug, Default)]
 struct Post {
     /// Index in the list, free-running.
-    next: u16,
+    next: u32,
     /// What the card has been told.
-    told: u16,
+    told: u32,
     /// Where in `free` the last slot was found.
     at: usize,
 }
@@ -130,7 +130,7 @@ impl SrqRing {
         let mut ctrl = RqWqeCtrl::new();
         ctrl.set_num_sge(wr.sges.len() as u8);
         ctrl.set_length(length);
-        ctrl.set_wqe_index(slot);
+        ctrl.set_wqe_index(slot.into());
         wqe.store_words(0, words_of::<_, 2>(ctrl.as_bytes()));
         self.wr_ids[usize::from(slot)].store(wr.wr_id, Ordering::Relaxed);
         self.enlist(post, slot);
@@ -138,7 +138,7 @@ impl SrqRing {
     }
 
     fn enlist(&self, post: &mut Post, slot: u16) {
-        let entry = usize::from(post.next) * ENTRY_BYTES % Self::list_bytes(&self.size);
+        let entry = post.next as usize * ENTRY_BYTES % Self::list_bytes(&self.size);
         self.list.write_bytes(entry, &slot.to_le_bytes());
         post.next = post.next.wrapping_add(1);
     }

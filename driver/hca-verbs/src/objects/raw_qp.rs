@@ -504,7 +504,7 @@ impl<P: DevicePtr> RawQp<P> {
 /// Sends being posted: [`RawQp::start_posting`].
 pub struct Posting<'a, P: DevicePtr> {
     qp: &'a mut RawQp<P>,
-    start: u16,
+    start: u32,
     may_send: bool,
 }
 

@@ -118,9 +118,9 @@ mask_type! {
 /// for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCap {
-    /// Outstanding sends, at most 32768.
+    /// Outstanding sends, at most 65,536.
     pub max_send_wr: u32,
-    /// Outstanding receives, at most 32768.
+    /// Outstanding receives, at most 65,536.
     pub max_recv_wr: u32,
     /// Scatter/gather entries of a send, at most 16.
     pub max_send_sge: u32,

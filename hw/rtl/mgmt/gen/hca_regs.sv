@@ -2063,7 +2063,7 @@ module hca_regs (
                 readback_data_var[31:0] = 32'h48434131;
             end
             if(rd_mux_addr == 18'h4 + (18)'(i0) * 18'h1000) begin
-                readback_data_var[31:0] = 32'h1;
+                readback_data_var[31:0] = 32'h2;
             end
             if(rd_mux_addr == 18'h8 + (18)'(i0) * 18'h1000) begin
                 readback_data_var[0] = hwif_in.func[i0].status.ready.next;

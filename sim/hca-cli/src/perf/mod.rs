@@ -40,7 +40,7 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Inline bytes of the largest WQE.
 const INLINE_BYTES_MAX: u32 = 480;
 /// Receives that a shared queue holds.
-const SRQ_WRS_MAX: u32 = 1 << 15;
+const SRQ_WRS_MAX: u32 = 1 << 16;
 /// Bytes of an atomic.
 const ATOMIC_BYTES: u32 = 8;
 /// Longest region; only what is touched of it takes memory, and its page list.

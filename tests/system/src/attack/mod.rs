@@ -83,7 +83,7 @@ struct Ring {
     base: u64,
     log_size: u8,
     log_stride: u8,
-    next: u16,
+    next: u32,
 }
 
 /// What it does; a seed leaves some out.

@@ -4,7 +4,7 @@ use hca_abi::table::FieldValue;
 use hca_abi::{
     BAR0_BYTES, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_BYTES, DOORBELL_PAGE_OFFSET,
     EQ_DOORBELL_OFFSET, EqDoorbell, MAX_SGE, RQ_DOORBELL_OFFSET, RqWqeCtrl, SQ_DOORBELL_OFFSET, Sge,
-    SqDoorbell, SqWqeCtrl, WrOpcode,
+    SqDoorbell, SqWqeCtrl, WQE_INDEX_BITS, WrOpcode, wqe_index,
 };
 use hca_dev::Device;
 use hca_regs as reg;
@@ -22,7 +22,9 @@ impl Attacker {
             1..4 => {
                 let mut word = SqDoorbell::new();
                 word.set_qpn(one_of(rng, &known.qps) & 0xff_ffff);
-                word.set_producer_index(rng.pick(&[0, 1, 2, 7, 31, 32, 33, 0x7fff, 0x8000, 0xffff]));
+                word.set_producer_index(
+                    rng.pick(&[0, 1, 2, 7, 31, 32, 33, 0x7fff, 0xffff, 0x1_0000, 0x1_ffff]),
+                );
                 word.to_word()
             }
             4..6 => {
@@ -142,7 +144,7 @@ impl Attacker {
             }
             wqe[32 + 16 * index..][..16].copy_from_slice(sge.as_bytes());
         }
-        self.sends[at].next = ring.next.wrapping_add(1);
+        self.sends[at].next = wqe_index(ring.next + 1);
         self.store(ring, &wqe);
         self.ring_work(SQ_DOORBELL_OFFSET, ring);
     }
@@ -170,7 +172,7 @@ impl Attacker {
             let sge = self.sge(each);
             wqe[16 + 16 * index..][..16].copy_from_slice(sge.as_bytes());
         }
-        self.recvs[at].next = ring.next.wrapping_add(1);
+        self.recvs[at].next = wqe_index(ring.next + 1);
         self.store(ring, &wqe);
         self.ring_work(RQ_DOORBELL_OFFSET, ring);
     }
@@ -195,11 +197,11 @@ impl Attacker {
             let mut word = SqDoorbell::new();
             word.set_qpn(ring.qpn & 0xff_ffff);
             let beyond = if self.rng.percent(3) {
-                self.rng.u32() as u16
+                self.rng.below(1 << WQE_INDEX_BITS)
             } else {
                 1
             };
-            word.set_producer_index(ring.next.wrapping_add(beyond));
+            word.set_producer_index(wqe_index(ring.next + beyond));
             self.dev
                 .mmio_write64(DOORBELL_PAGE_OFFSET + offset, word.to_word());
         }
