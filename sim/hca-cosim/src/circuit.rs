@@ -173,7 +173,7 @@ impl Circuit {
             (true, false) => Check::Sleeping,
             (true, true) => Check::All,
         };
-        // While firmware is away the card has its rest of the last access: the sooner that is over the less is evaluated.
+        // When firmware goes away the card soon has nothing to do: the sooner that is found the less is evaluated.
         let is_away = self.firmware.is_away();
         let may_rest = !std::mem::replace(&mut self.was_away, is_away) && is_away;
         if self.dut.clock(is_due, check, may_rest).is_err() {

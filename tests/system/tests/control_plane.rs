@@ -298,8 +298,8 @@ fn a_gibibyte_in_small_pages_is_registered_soon() {
     assert!(took <= REG_MR_CYCLES_MAX, "{took} cycles");
 }
 
-/// Issue 13: a program that makes 1,000 QPs and 1,000 regions is up within 2 s. Of one of each: cycles in which the card
-/// is evaluated, which is nearly all that it takes a simulator, a tenth over what it takes today.
+/// Issue 13: a program that makes 1,000 QPs and 1,000 regions is up within 2 s. Of one of each: cycles in which the
+/// card is evaluated, which is nearly all that it takes a simulator, a tenth over what it takes today.
 const SET_UP_EVALUATED_MAX: u64 = 580;
 /// What is mapped for them, which is a conversation each where the card is in another process: the rings of the QP.
 const SET_UP_MAPPINGS: usize = 1;
