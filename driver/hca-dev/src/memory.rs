@@ -329,12 +329,24 @@ impl DmaBuf {
         }
     }
 
+    /// The bytes before `at`, a multiple of 64, and those from there on, as buffers that share the memory. The device
+    /// gets back the whole.
+    pub fn split(&self, at: usize) -> [Self; 2] {
+        let part = |offset: usize, len_bytes: usize| Self {
+            memory: self.memory.clone(),
+            base: self.at(offset, len_bytes, 64),
+            iova: self.iova + offset as u64,
+            len_bytes,
+        };
+        [part(0, at), part(at, self.len_bytes.saturating_sub(at))]
+    }
+
     /// Bus address of the first byte.
     pub fn iova(&self) -> u64 {
         self.iova
     }
 
-    /// Length in bytes (whole pages).
+    /// Length in bytes (whole pages, where it is not a part).
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
@@ -493,6 +505,26 @@ mod tests {
         let (reader, _writer) = std::io::pipe().unwrap();
         let pipe = File::from(std::os::fd::OwnedFd::from(reader));
         assert!(SharedMem::from_file(&pipe, 0, 4096).is_err());
+    }
+
+    #[test]
+    fn parts_are_of_the_same_memory() {
+        let whole = DmaBuf::new(Arc::new(SharedMem::new("x", 8192).unwrap()), 0x10000);
+        let [first, second] = whole.split(4096 + 64);
+        assert_eq!((first.iova(), first.len_bytes()), (0x10000, 4160));
+        assert_eq!((second.iova(), second.len_bytes()), (0x11040, 4032));
+        first.write_bytes(4152, &[1; 8]);
+        second.write_bytes(0, &[2; 8]);
+        let mut seen = [0; 16];
+        whole.read_bytes(4152, &mut seen);
+        assert_eq!(seen, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside or unaligned")]
+    fn parts_end_where_they_end() {
+        let whole = DmaBuf::new(Arc::new(SharedMem::new("x", 4096).unwrap()), 0);
+        whole.split(64)[0].load_u32(64);
     }
 
     #[test]

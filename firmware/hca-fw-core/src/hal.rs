@@ -341,10 +341,8 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Reads a status word of a port's link.
     pub fn link_word(&mut self, port: u8, word: u32) -> u32 {
         let port = reg::place(port.into(), reg::MGMT_LINK_SEL_PORT_MASK);
-        self.write(
-            reg::MGMT_LINK_SEL,
-            port | reg::place(word, reg::MGMT_LINK_SEL_WORD_MASK),
-        );
+        let word = reg::place(word, reg::MGMT_LINK_SEL_WORD_MASK);
+        self.write(reg::MGMT_LINK_SEL, port | word);
         self.read(reg::MGMT_LINK_DATA)
     }
 
@@ -496,6 +494,9 @@ impl<'a, B: Bus> Hal<'a, B> {
     #[inline(never)]
     pub fn mailbox_read(&mut self, offset: u32, out: &mut [u8]) {
         let mut at = reg::MAILBOX + offset;
+        if !B::HAS_CLOCK {
+            return self.bus.read_run(at, out);
+        }
         let (fours, rest) = out.as_chunks_mut::<16>();
         // By four: each step of a loop takes as long as half a word.
         for four in fours {
@@ -645,10 +646,8 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Sets what the driver of `func` sees in ADMIN_STATUS.
     pub fn set_admin_status(&mut self, func: u8, consumer_index: u16, error: u8) {
-        self.write(
-            fn_reg(func, reg::MGMT_FN_ADMIN_STATUS),
-            u32::from(consumer_index) | u32::from(error) << 16,
-        );
+        let word = u32::from(consumer_index) | u32::from(error) << 16;
+        self.write(fn_reg(func, reg::MGMT_FN_ADMIN_STATUS), word);
     }
 
     /// Newest producer index of the admin doorbell of `func`.

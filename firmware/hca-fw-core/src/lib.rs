@@ -95,6 +95,13 @@ pub trait Bus: RegisterBus {
     /// Firmware takes time of its own here: [`Bus::cycles`] tells it, and between two accesses something can be done.
     const HAS_CLOCK: bool = false;
 
+    /// Reads words that follow each other, a multiple of 4 bytes. A bus need not have one before it asks for the next.
+    fn read_run(&mut self, addr: u32, out: &mut [u8]) {
+        for (at, word) in (addr..).step_by(4).zip(out.as_chunks_mut().0) {
+            *word = self.read32(at).to_le_bytes();
+        }
+    }
+
     /// What firmware keeps is whole: after a restart it goes on from here. Where nothing restarts it this does nothing.
     fn commit(&mut self) {}
 

@@ -125,13 +125,20 @@ fn index_of(func: u8, row: u32) -> u32 {
 }
 
 impl Control {
-    /// The row of a region of the function, in the mailbox, too: its number, its bus address and what is in it.
-    fn own_mr<B: Bus>(&self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<(u32, u64, Mpt)> {
+    /// The row of a region of the function, in the mailbox, too: its number, its bus address and what is in its first
+    /// bytes.
+    fn own_mr<B: Bus>(
+        &self,
+        hal: &mut Hal<B>,
+        func: u8,
+        lkey: u32,
+        bytes: usize,
+    ) -> CmdResult<(u32, u64, Mpt)> {
         let refusal = (AdminStatus::BadHandle, lkey);
         let row = (lkey >> 8) & ((1 << MAX_LOG_KEYS) - 1);
         require_handle(index_of(func, row) == lkey >> 8, refusal)?;
         let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
-        let mpt = read_row(hal, func, addr)?;
+        let mpt = read_row(hal, func, addr, bytes)?;
         require_handle(
             mpt.valid() && !mpt.is_window() && mpt.tag() == lkey as u8 && mpt.func() == func,
             refusal,
@@ -209,7 +216,7 @@ impl Control {
         }
         let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
         let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
-        let mut mpt = read_row(hal, func, addr)?;
+        let mut mpt = read_row(hal, func, addr, HEAD_BYTES)?;
         require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
         mpt.set_valid(true);
@@ -236,7 +243,7 @@ impl Control {
         cmd: &ModifyMrCmd,
     ) -> CmdResult<Rest> {
         self.own_pd(func, cmd.pd())?;
-        let (row, addr, mut mpt) = self.own_mr(hal, func, cmd.lkey())?;
+        let (row, addr, mut mpt) = self.own_mr(hal, func, cmd.lkey(), ROW_BYTES)?;
         check_rights(cmd.access(), mpt.start())?;
         let has_null_rights = cmd.access() == access::LOCAL_WRITE;
         require(!mpt.is_null() || has_null_rights, cmd.access())?;
@@ -247,7 +254,7 @@ impl Control {
     }
 
     pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<Rest> {
-        let (row, addr, mut mpt) = self.own_mr(hal, func, lkey)?;
+        let (row, addr, mut mpt) = self.own_mr(hal, func, lkey, HEAD_BYTES)?;
         mpt.set_valid(false);
         mpt.set_is_null(false);
         Ok(Rest::Store(prepare(
@@ -271,7 +278,7 @@ impl Control {
         self.own_pd(func, cmd.pd())?;
         let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
         let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
-        let mut mpt = read_row(hal, func, addr)?;
+        let mut mpt = read_row(hal, func, addr, HEAD_BYTES)?;
         require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
         mpt.set_is_window(true);
@@ -289,7 +296,7 @@ impl Control {
         let row = (rkey >> 8) & ((1 << MAX_LOG_KEYS) - 1);
         require_handle(index_of(func, row) == rkey >> 8, refusal)?;
         let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
-        let mut mpt = read_row(hal, func, addr)?;
+        let mut mpt = read_row(hal, func, addr, HEAD_BYTES)?;
         require_handle(mpt.is_window() && mpt.func() == func, refusal)?;
         self.own_pd(func, mpt.pd()).map_err(|_| refusal)?;
         mpt.set_valid(false);
@@ -342,7 +349,7 @@ impl Control {
     }
 
     pub(crate) fn query_mr<B: Bus>(&self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<QueryMrResult> {
-        let (_, _, mpt) = self.own_mr(hal, func, lkey)?;
+        let (_, _, mpt) = self.own_mr(hal, func, lkey, ROW_BYTES)?;
         let mut out = QueryMrResult::new();
         out.set_lkey(lkey);
         out.set_rkey(lkey);
@@ -370,20 +377,24 @@ fn require_free(mpt: &Mpt, row: u32) -> CmdResult {
 
 /// The words of a row that mean something: up to the place in the page list.
 const ROW_BYTES: usize = 48;
+/// Those of them that say what it is, and whose: all that counts when it comes or goes. The others are in the mailbox,
+/// too, and stay as they are.
+const HEAD_BYTES: usize = 8;
 
 fn row_area(func: u8) -> u32 {
     ROW_AREAS + u32::from(func) * Mpt::BYTES as u32
 }
 
-fn read_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64) -> CmdResult<Mpt> {
+/// Brings a row into the mailbox: its first bytes.
+fn read_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64, bytes: usize) -> CmdResult<Mpt> {
     hal.dma_from_host(func, addr, row_area(func), Mpt::BYTES as u32)
         .map_err(|_| (AdminStatus::DmaError, 0))?;
     let mut mpt = Mpt::new();
-    hal.mailbox_read(row_area(func), &mut mpt.0[..ROW_BYTES]);
+    hal.mailbox_read(row_area(func), &mut mpt.0[..bytes]);
     Ok(mpt)
 }
 
-/// Puts a row into the mailbox; nothing of the card has changed yet.
+/// Puts what changes of a row into the mailbox; nothing of the card has changed yet.
 fn prepare<B: Bus>(
     hal: &mut Hal<B>,
     func: u8,
@@ -393,7 +404,11 @@ fn prepare<B: Bus>(
     has_pages: bool,
     then: Then,
 ) -> Store {
-    hal.mailbox_write(row_area(func), &mpt.0[..ROW_BYTES]);
+    let bytes = match then {
+        Then::TellRegion(_) => ROW_BYTES,
+        _ => HEAD_BYTES,
+    };
+    hal.mailbox_write(row_area(func), &mpt.0[..bytes]);
     Store {
         addr,
         index: index_of(func, row),

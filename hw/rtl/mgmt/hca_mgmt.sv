@@ -109,8 +109,7 @@ module hca_mgmt
     input  logic                          fence_busy_i,
     output port_cfg_t [NumPorts-1:0]      port_cfg_o,
     output logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_o,
-    output logic                          counter_rd_o,
-    output logic [7:0]                    counter_word_o,  // port, counter, half; or rule, word
+    output counter_req_t                  counter_req_o,
     input  logic [31:0]                   counter_data_i   // next cycle
 );
   localparam int unsigned NumOwn   = NumFuncs + NumPorts + 1;
@@ -283,13 +282,15 @@ module hca_mgmt
   logic [MapPorts-1:0][31:0] pk_rdata_q, gid_rdata;
   logic                      ctr_ack_q, ctx_ack_q, ctr_we_q, ctx_we_q;
   logic                      ctr_took_q, ctr_took_we_q;   // a cycle before its data is here
-  assign counter_rd_o   = hwif_out.counters.req;
-  assign counter_word_o = hwif_out.counters.addr[9:2];
-  logic mad_ack_q, mad_we_q, mad_took_q, mad_took_we_q;   // the same for words of datagrams
+  // Address and data move with every access of the register block: parts of the card behind it that would look at them
+  // sleep while it is about others.
+  assign counter_req_o = hwif_out.counters.req ? '{rd: 1'b1, word: hwif_out.counters.addr[9:2]} : '0;
+  logic mad_we, mad_ack_q, mad_we_q, mad_took_q, mad_took_we_q;   // the same for words of datagrams
+  assign mad_we    = hwif_out.mad.req && hwif_out.mad.req_is_wr && hwif_out.mad.addr[9];
   assign mad_req_o = '{
-    re: hwif_out.mad.req && !hwif_out.mad.req_is_wr && !hwif_out.mad.addr[9],
-    we: hwif_out.mad.req && hwif_out.mad.req_is_wr && hwif_out.mad.addr[9], word: hwif_out.mad.addr[8:2],
-    data: hwif_out.mad.wr_data, pop: hwif_out.mgmt.mad_rx.pop.value, go: hwif_out.mgmt.mad_tx.go.value,
+    re: hwif_out.mad.req && !hwif_out.mad.req_is_wr && !hwif_out.mad.addr[9], we: mad_we,
+    word: hwif_out.mad.req ? hwif_out.mad.addr[8:2] : '0, data: mad_we ? hwif_out.mad.wr_data : '0,
+    pop: hwif_out.mgmt.mad_rx.pop.value, go: hwif_out.mgmt.mad_tx.go.value,
     bytes: hwif_out.mgmt.mad_tx.bytes.value, port: PortW'(hwif_out.mgmt.mad_tx.port.value)
   };
 

@@ -1,4 +1,4 @@
-// Between the wire blocks and the registers of firmware: management datagrams that it answers.
+// Between the wire blocks and the registers of firmware: management datagrams that it answers, and counters.
 package hca_mad_pkg;
 
   import hca_pkg::*;
@@ -36,5 +36,11 @@ package hca_mad_pkg;
     logic [9:0]       bytes;
     logic             busy;
   } mad_rsp_t;
+
+  // Firmware reads a counter. All zero in other cycles, so that who keeps counters sees no access that is not for it.
+  typedef struct packed {
+    logic       rd;
+    logic [7:0] word;   // port, counter, half; or rule, word
+  } counter_req_t;
 
 endpackage

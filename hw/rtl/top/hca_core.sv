@@ -294,8 +294,7 @@ module hca_core
   mad_req_t          mad_req;
   mad_rsp_t          mad_rsp;
   logic [NumPorts-1:0] link_event;
-  logic counter_rd;
-  logic [7:0] counter_word;
+  counter_req_t counter_req;
   logic [31:0] counter_data;
   logic [NumPorts-1:0] phy_tx_valid;
   phy_t                phy_tx [NumPorts], phy_rx [NumPorts];
@@ -319,8 +318,8 @@ module hca_core
     .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
     .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
     .phy_rx_i(phy_rx), .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr),
-    .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes), .counter_rd_i(counter_rd),
-    .mad_req_i(mad_req), .mad_rsp_o(mad_rsp), .counter_word_i(counter_word), .counter_data_o(counter_data),
+    .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes),
+    .mad_req_i(mad_req), .mad_rsp_o(mad_rsp), .counter_req_i(counter_req), .counter_data_o(counter_data),
     .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
@@ -456,8 +455,8 @@ module hca_core
     .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(fw_rd_valid), .rd_req_ready_i(fw_rd_ready), .rd_req_o(fw_rd),
     .rd_rsp_valid_i(fw_rsp_valid), .rd_rsp_ready_o(fw_rsp_ready), .rd_rsp_i(rrsp[RdMgmt]),
     .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]), .fence_start_o(fence_start),
-    .fence_busy_i(fence_busy), .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counter_rd_o(counter_rd),
-    .counter_word_o(counter_word), .counter_data_i(counter_data)
+    .fence_busy_i(fence_busy), .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counter_req_o(counter_req),
+    .counter_data_i(counter_data)
   );
 
   // ---- Trace -----------------------------------------------------------------------------------------------

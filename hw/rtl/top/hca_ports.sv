@@ -77,8 +77,7 @@ module hca_ports
   output logic [31:0]               stat_data_o,     // next cycle
   output logic [NumPorts-1:0]       link_event_o,
   input  rx_strobes_t               rx_strobes_i,
-  input  logic                      counter_rd_i,
-  input  logic [7:0]                counter_word_i,  // port, counter, half; or rule, word
+  input  counter_req_t              counter_req_i,
   output logic [31:0]               counter_data_o,  // next cycle
   input  mad_req_t                  mad_req_i,       // datagrams of firmware
   output mad_rsp_t                  mad_rsp_o,
@@ -225,7 +224,7 @@ module hca_ports
   hca_counter_read #(
     .NumCounters(NumCounters)
   ) u_counter_read (
-    .clk_i(pclk_i[PartCounters]), .rd_i(counter_rd_i), .word_i(counter_word_i), .rule_word_i(rule_word),
+    .clk_i(pclk_i[PartCounters]), .rd_i(counter_req_i.rd), .word_i(counter_req_i.word), .rule_word_i(rule_word),
     .data_o(counter_data_o), .counters_i(counters)
   );
 
@@ -259,7 +258,7 @@ module hca_ports
 
   hca_rule_counts u_rule_counts (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .count_i(rule_count), .rule_i(rule), .bytes_i(rule_bytes),
-    .rd_i(counter_rd_i && counter_word_i[7]), .word_i(counter_word_i[6:0]), .data_o(rule_word)
+    .rd_i(counter_req_i.rd && counter_req_i.word[7]), .word_i(counter_req_i.word[6:0]), .data_o(rule_word)
   );
 
   hca_rss u_rss (

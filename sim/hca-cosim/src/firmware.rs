@@ -13,11 +13,14 @@ use crate::{NUM_PORTS, SimError};
 const STACK_BYTES: usize = 4 << 20;
 /// Cycles that the program thinks at a time, behind several accesses: meanwhile the card may stand still, and need not
 /// be evaluated.
-const THINK_AT_ONCE: u64 = 32;
+const THINK_AT_ONCE: u64 = 64;
 
 /// What the firmware wants from the simulator.
 enum Ask {
-    Read(u32),
+    /// So many words from an address on.
+    Read(u32, usize),
+    /// A word that was read last, without time.
+    Word(usize),
     Write(u32, u32),
     /// The interrupt, or the end of so many cycles.
     Irq(Option<u64>),
@@ -157,12 +160,24 @@ impl Bus for FwBus<'_> {
     fn cycles(&mut self) -> u32 {
         self.accesses
     }
+
+    fn read_run(&mut self, addr: u32, out: &mut [u8]) {
+        let words = out.as_chunks_mut().0;
+        if words.is_empty() {
+            return;
+        }
+        self.accesses = self.accesses.wrapping_add(words.len() as u32);
+        self.yielder.suspend(Ask::Read(addr, words.len()));
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = self.yielder.suspend(Ask::Word(index)).to_le_bytes();
+        }
+    }
 }
 
 impl RegisterBus for FwBus<'_> {
     fn read32(&mut self, addr: u32) -> u32 {
         self.accesses = self.accesses.wrapping_add(1);
-        self.yielder.suspend(Ask::Read(addr))
+        self.yielder.suspend(Ask::Read(addr, 1))
     }
 
     fn write32(&mut self, addr: u32, value: u32) {
@@ -183,9 +198,9 @@ enum State {
     Computing(u32),
     /// It computes until this cycle, then its access goes out.
     Thinking(u64),
-    /// The access stands at the port.
+    /// The access stands at the port: the next one, where words are read that follow each other.
     Requesting,
-    /// Taken, not answered yet.
+    /// All taken, not all answered yet.
     Waiting,
     /// Lets the card work until this cycle.
     Pausing(u64),
@@ -235,25 +250,37 @@ impl Program {
             return;
         };
         let mut asked = self.coroutine.resume(value);
-        while let CoroutineResult::Yield(Ask::Show(view)) = asked {
-            port.views.keep(view);
-            asked = self.coroutine.resume(0);
+        loop {
+            let answer = match asked {
+                CoroutineResult::Yield(Ask::Show(view)) => {
+                    port.views.keep(view);
+                    0
+                }
+                CoroutineResult::Yield(Ask::Word(index)) => port.words.get(index).copied().unwrap_or(0),
+                _ => break,
+            };
+            asked = self.coroutine.resume(answer);
         }
+        let mut accesses = 1;
         port.access = match asked {
-            CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
+            CoroutineResult::Yield(Ask::Read(addr, words)) => {
+                port.words.clear();
+                (port.left, port.asked, accesses) = (words, words, words as u64);
+                (0, addr, 0)
+            }
             CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
             CoroutineResult::Yield(Ask::Irq(cycles)) => {
                 // The rest it thinks while nobody waits for it.
                 self.owed_cycles = 0;
                 return port.state = State::Sleeping(cycles.map(|cycles| now + cycles));
             }
-            CoroutineResult::Yield(Ask::Show(_)) => return,
+            CoroutineResult::Yield(Ask::Show(_) | Ask::Word(_)) => return,
             CoroutineResult::Yield(Ask::Pause(cycles)) => {
                 return port.state = State::Pausing(now + u64::from(cycles));
             }
             CoroutineResult::Return(()) => return port.state = State::Ended,
         };
-        self.owed_cycles += self.think_cycles;
+        self.owed_cycles += self.think_cycles * accesses;
         let thinks = if self.owed_cycles < THINK_AT_ONCE {
             0
         } else {
@@ -383,6 +410,10 @@ pub(crate) struct ProgramPort {
     views: Views,
     /// The access under way: write enable, address, data.
     access: (u8, u32, u32),
+    /// Words of a read: all, those to be asked for yet, and what has come.
+    asked: usize,
+    left: usize,
+    words: Vec<u32>,
     accesses: u64,
 }
 
@@ -393,6 +424,9 @@ impl ProgramPort {
             state: State::Computing(0),
             views: Views::default(),
             access: (0, 0, 0),
+            asked: 0,
+            left: 0,
+            words: Vec::new(),
             accesses: 0,
         }
     }
@@ -425,8 +459,10 @@ impl ProgramPort {
         {
             self.state = State::Requesting;
             ports.fw_we_i.set(self.access.0);
-            ports.fw_addr_i.set(self.access.1 & 0xf_ffff);
             ports.fw_wdata_i.set(self.access.2);
+        }
+        if self.state == State::Requesting {
+            ports.fw_addr_i.set(self.access.1 & 0xf_ffff);
         }
         ports.fw_req_i.set(u8::from(self.state == State::Requesting));
     }
@@ -435,21 +471,42 @@ impl ProgramPort {
     #[inline]
     fn sample(&mut self, ports: &Ports) {
         match self.state {
-            State::Requesting if ports.fw_req_stall_o.get() == 0 => {
-                self.state = State::Waiting;
-                self.sample_ack(ports);
+            State::Requesting => {
+                self.sample_word(ports);
+                if ports.fw_req_stall_o.get() == 0 {
+                    self.accesses += 1;
+                    self.taken();
+                }
             }
-            State::Waiting => self.sample_ack(ports),
+            State::Waiting => {
+                self.sample_word(ports);
+                // Each that was asked for has been taken.
+                if self.words.len() == self.asked {
+                    self.state = State::Computing(self.words.last().copied().unwrap_or(0));
+                }
+            }
             State::Sleeping(_) if ports.fw_irq_o.get() != 0 => self.state = State::Computing(0),
             _ => {}
         }
     }
 
-    fn sample_ack(&mut self, ports: &Ports) {
-        let (read, write) = (ports.fw_rd_ack_o.get() != 0, ports.fw_wr_ack_o.get() != 0);
-        if read || write {
-            self.accesses += 1;
-            self.state = State::Computing(if read { ports.fw_rdata_o.get() } else { 0 });
+    /// The card has taken an access.
+    fn taken(&mut self) {
+        if self.access.0 != 0 {
+            // Posted: what follows meets it done, for the card does one access after the other.
+            self.state = State::Computing(0);
+            return;
+        }
+        self.left -= 1;
+        self.access.1 += 4;
+        if self.left == 0 {
+            self.state = State::Waiting;
+        }
+    }
+
+    fn sample_word(&mut self, ports: &Ports) {
+        if ports.fw_rd_ack_o.get() != 0 {
+            self.words.push(ports.fw_rdata_o.get());
         }
     }
 }

@@ -92,14 +92,19 @@ bool take(unsigned char* to, const unsigned char* from, Witness* witness) {
 template <class Seen>
 class Part {
  public:
-  // Before each edge: whether it wants it. `is_due`: the time that it follows has come.
+  // Before each edge: whether it wants it. `is_due`: the time that it follows has come. `may_rest`: who kept it at work
+  // has stopped, so it is looked at often until it rests.
   template <class Root>
-  bool wants_edge(const Root& root, bool is_due) {
+  bool wants_edge(const Root& root, bool is_due, bool may_rest) {
     if (is_asleep_) {
       if (!is_due && !seen_.reads_differ(root)) return false;
       is_asleep_ = false;
       look(root);
       return true;
+    }
+    if (may_rest) {
+      eager_ = kEager;
+      pause_ = rest_ = kPause;
     }
     if (same_ == kNotLooking) {
       if (--rest_ > 0) return true;
@@ -113,7 +118,11 @@ class Part {
     if (seen_.take(root, &witness_) | is_due) {
       same_ = kNotLooking;
       rest_ = pause_;
-      pause_ = pause_ < kLongestPause ? 2 * pause_ : kLongestPause;
+      if (eager_ > 0) {
+        eager_--;
+      } else {
+        pause_ = pause_ < kLongestPause ? 2 * pause_ : kLongestPause;
+      }
     } else if (++same_ == kEnough) {
       pause_ = kPause;
       is_asleep_ = true;
@@ -133,6 +142,8 @@ class Part {
   static constexpr int kEnough = 2;
   // Edges between two looks at a part that is at work; more after looks in vain.
   static constexpr int kPause = 1, kLongestPause = 16;
+  // So many looks in vain make no pause longer.
+  static constexpr int kEager = 8;
 
   template <class Root>
   void look(const Root& root) {
@@ -142,7 +153,7 @@ class Part {
 
   Seen seen_;
   Witness witness_;
-  int same_ = kNotLooking, rest_ = kPause, pause_ = kPause;
+  int same_ = kNotLooking, rest_ = kPause, pause_ = kPause, eager_ = 0;
   bool is_asleep_ = false;
 };
 

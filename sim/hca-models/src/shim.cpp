@@ -61,10 +61,10 @@ HCA_PARTS(SEEN)
 class Parts {
  public:
   // The parts that want an edge.
-  uint64_t choose(const ROOT& root, bool is_due) {
+  uint64_t choose(const ROOT& root, bool is_due, bool may_rest) {
     const uint64_t due = is_due ? HCA_TIMED : 0;
     uint64_t wanted = 0;
-#define WANTS(n) wanted |= uint64_t{part##n.wants_edge(root, due >> n & 1)} << n;
+#define WANTS(n) wanted |= uint64_t{part##n.wants_edge(root, due >> n & 1, may_rest)} << n;
     HCA_PARTS(WANTS)
     return wanted;
   }
@@ -159,12 +159,12 @@ int ENTRY(eval)(void* opaque) {
 enum Check { kNone, kSleeping, kAll };
 
 // The edge of the clock, after what it reads has settled. `is_due`: the time has come that the card named. With a
-// `check` all parts get the edge, also those in which it must change nothing. 1 after $fatal, $stop or a failed
-// assertion; 2 after a change in such a part.
-int ENTRY(clock)(void* opaque, int is_due, int check) {
+// `check` all parts get the edge, also those in which it must change nothing. `may_rest`: who kept parts at work has
+// stopped. 1 after $fatal, $stop or a failed assertion; 2 after a change in such a part.
+int ENTRY(clock)(void* opaque, int is_due, int check, int may_rest) {
   auto* self = static_cast<Instance*>(opaque);
   ROOT& root = *self->model->rootp;
-  const uint64_t wanted = self->parts.choose(root, is_due);
+  const uint64_t wanted = self->parts.choose(root, is_due, may_rest);
   const uint64_t mask = check == kNone ? wanted : kAllParts;
   self->still = wanted == 0;
   if (check == kAll) self->before.take(root);

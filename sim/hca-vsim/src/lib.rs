@@ -109,11 +109,13 @@ impl Dut {
 
     /// The rising edge of the clock after an [`Dut::eval`] with `clk_i` at zero. Parts of the card in which it would
     /// change nothing do not get it (hw/rtl/lib/hca_part_clock.sv), unless that is to be checked. `is_due`: the time
-    /// has come that the card has named. False after a failed assertion.
+    /// has come that the card has named. `may_rest`: who kept parts at work has stopped, so it is worth while to see
+    /// soon whether they do. False after a failed assertion.
     #[inline(always)]
-    pub fn clock(&mut self, is_due: bool, check: Check) -> Result<bool, PartChanged> {
+    pub fn clock(&mut self, is_due: bool, check: Check, may_rest: bool) -> Result<bool, PartChanged> {
+        let (raw, clock) = (self.raw.as_ptr(), self.entry.clock);
         // SAFETY: raw is our live instance.
-        let outcome = unsafe { (self.entry.clock)(self.raw.as_ptr(), is_due.into(), check as i32) };
+        let outcome = unsafe { clock(raw, is_due.into(), check as i32, may_rest.into()) };
         self.lawful = outcome != 1;
         if outcome == 2 {
             Err(PartChanged)

@@ -8,7 +8,7 @@ use crate::{Model, Ports};
 pub(crate) struct Entry {
     pub new: unsafe extern "C" fn(c_int, *mut Ports) -> *mut c_void,
     pub eval: unsafe extern "C" fn(*mut c_void) -> c_int,
-    pub clock: unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int,
+    pub clock: unsafe extern "C" fn(*mut c_void, c_int, c_int, c_int) -> c_int,
     pub still: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub trace_open: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
     pub trace_dump: unsafe extern "C" fn(*mut c_void, u64),
@@ -22,7 +22,7 @@ macro_rules! model {
         unsafe extern "C" {
             fn $new(seed: c_int, ports: *mut Ports) -> *mut c_void;
             fn $eval(instance: *mut c_void) -> c_int;
-            fn $clock(instance: *mut c_void, is_due: c_int, checked: c_int) -> c_int;
+            fn $clock(instance: *mut c_void, is_due: c_int, checked: c_int, may_rest: c_int) -> c_int;
             fn $still(instance: *mut c_void) -> c_int;
             fn $open(instance: *mut c_void, path: *const c_char) -> c_int;
             fn $dump(instance: *mut c_void, time_ps: u64);

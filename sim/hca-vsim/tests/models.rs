@@ -128,7 +128,7 @@ fn edges_that_are_left_out_change_nothing() {
             assert_eq!(seen(&whole), seen(&parts), "{model:?}, cycle {cycle}");
             whole.ports().clk_i.set(1);
             assert!(whole.eval());
-            assert_eq!(parts.clock(named <= cycle, Check::None), Ok(true));
+            assert_eq!(parts.clock(named <= cycle, Check::None, false), Ok(true));
             still += u64::from(parts.is_still());
             let ports = parts.ports();
             named = if ports.link_active_o.get() != 0 {
@@ -150,7 +150,11 @@ fn registers_of_parts_that_sleep_would_have_stayed() {
     for cycle in 0..CYCLES {
         drive(&dut, cycle);
         assert!(dut.eval());
-        assert_eq!(dut.clock(false, Check::Sleeping), Ok(true), "cycle {cycle}");
+        assert_eq!(
+            dut.clock(false, Check::Sleeping, false),
+            Ok(true),
+            "cycle {cycle}"
+        );
     }
 }
 
@@ -160,7 +164,7 @@ fn a_card_at_work_does_not_stand_still() {
     let changed = |cycle| {
         drive(&dut, cycle);
         assert!(dut.eval());
-        dut.clock(false, Check::All) == Err(PartChanged)
+        dut.clock(false, Check::All, false) == Err(PartChanged)
     };
     let cycles = (0..CYCLES).map(changed).filter(|changed| *changed).count() as u64;
     // It works in two thirds of them, and after reset.

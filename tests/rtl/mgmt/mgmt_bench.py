@@ -204,7 +204,8 @@ class CounterWords:
 
     def sample(self):
         """The word of this cycle."""
-        self.word = self.bench.get("counter_word_o") if self.bench.get("counter_rd_o") else None
+        is_read, word = divmod(self.bench.get("counter_req_o"), 1 << 8)
+        self.word = word if is_read else None
 
 
 class Mgmt:

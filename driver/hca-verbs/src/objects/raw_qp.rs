@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hca_abi::{CreateQpCmd, Mtu, QpState, Service};
-use hca_dev::{Device, DmaBuf};
+use hca_dev::{Device, DmaBuf, PAGE_BYTES};
 use hca_driver::{
     BadWr, Datagram, DatagramRules, DevicePtr, Opcodes, PlainWr, PostError, QpShadow, RecvRing, RecvShadow,
     RecvWr, SendRing, SendWr, WqSize,
@@ -65,6 +65,8 @@ pub struct RawQp<P: DevicePtr> {
     service: Service,
     send: SendRing,
     recv: RecvQueue<P>,
+    /// Of its rings.
+    memory: DmaBuf,
     /// The last state software chose. The card may have moved the QP to ERR or SQE since; posting is legal there
     /// too.
     state: QpState,
@@ -137,6 +139,27 @@ fn send_ring(
     }
 }
 
+/// Where a QP receives: a ring of this size, or the SRQ.
+fn recv_queue<P: DevicePtr>(
+    cmd: &mut CreateQpCmd,
+    memory: DmaBuf,
+    size: Option<WqSize>,
+    srq: Option<&Srq<P>>,
+) -> std::result::Result<RecvQueue<P>, NoRoom> {
+    if let Some(size) = size {
+        cmd.set_rq_log_size(size.log_size);
+        cmd.set_rq_log_stride(size.log_stride);
+        cmd.set_rq_base(memory.iova());
+        return Ok(RecvQueue::Own(RecvRing::new(memory, size)?));
+    }
+    let Some(srq) = srq else {
+        return Ok(RecvQueue::Absent);
+    };
+    cmd.set_has_srq(true);
+    cmd.set_srqn(srq.srqn());
+    Ok(RecvQueue::Shared(srq.clone()))
+}
+
 impl<P: DevicePtr> Pd<P> {
     /// ibv_create_qp: a QP in RESET, with states checked at run time.
     pub fn create_raw_qp(&self, options: &QpOptions<'_, P>) -> Result<RawQp<P>> {
@@ -167,37 +190,20 @@ impl<P: DevicePtr> RawQp<P> {
         cmd.set_send_cqn(options.send_cq.cqn());
         cmd.set_recv_cqn(options.recv_cq.cqn());
         cmd.set_async_eqn(shared.async_eq.eqn);
-        let (recv, recv_size) = match options.srq {
-            _ if options.service == Service::Xrc => (RecvQueue::Absent, None),
-            Some(srq) => {
-                cmd.set_has_srq(true);
-                cmd.set_srqn(srq.srqn());
-                (RecvQueue::Shared(srq.clone()), None)
-            }
-            None => {
-                let size = WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge)?;
-                let make = |memory: &DmaBuf| Ok(RecvRing::new(memory.clone(), size)?);
-                let (ring, memory) = shared.with_ring(size.ring_bytes(), make)?;
-                cmd.set_rq_log_size(size.log_size);
-                cmd.set_rq_log_stride(size.log_stride);
-                cmd.set_rq_base(memory.iova());
-                (RecvQueue::Own(ring), Some(size))
-            }
-        };
-        let made = shared.with_ring(send_size.ring_bytes(), |memory| {
-            let ring = send_ring(options.service, memory.clone(), send_size, pd.pd)?;
-            cmd.set_sq_base(memory.iova());
-            Ok((shared.function().create_qp(&cmd)?, ring))
-        });
-        let (qpn, mut send) = match made {
-            Ok((made, _)) => made,
-            Err(e) => {
-                if let RecvQueue::Own(recv) = recv {
-                    shared.device().free_dma(recv.memory().clone())?;
-                }
-                return Err(e);
-            }
-        };
+        let srq = options.srq.filter(|_| options.service != Service::Xrc);
+        let has_ring = srq.is_none() && options.service != Service::Xrc;
+        let recv_size = has_ring.then(|| WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge));
+        let recv_size = recv_size.transpose()?;
+        // One piece of memory for both rings: to have one mapped takes a conversation, and time.
+        let recv_bytes = recv_size.map_or(0, |size| size.ring_bytes().next_multiple_of(PAGE_BYTES));
+        let ring_bytes = recv_bytes + send_size.ring_bytes();
+        let ((qpn, mut send, recv), memory) = shared.with_ring(ring_bytes, |memory| {
+            let [recv_memory, send_memory] = memory.split(recv_bytes);
+            let recv = recv_queue(&mut cmd, recv_memory, recv_size, srq)?;
+            cmd.set_sq_base(send_memory.iova());
+            let send = send_ring(options.service, send_memory, send_size, pd.pd)?;
+            Ok((shared.function().create_qp(&cmd)?, send, recv))
+        })?;
         send.set_push_slot(push_slot);
         let cap = real_cap(&send_size, recv_size.as_ref(), is_ud);
         let (send_cq, recv_cq) = (options.send_cq.inner().clone(), options.recv_cq.inner().clone());
@@ -216,6 +222,7 @@ impl<P: DevicePtr> RawQp<P> {
             service: options.service,
             send,
             recv,
+            memory,
             state: QpState::Reset,
             gone: false,
         })
@@ -492,12 +499,7 @@ impl<P: DevicePtr> RawQp<P> {
     fn release(&mut self) -> Result<()> {
         self.gone = true;
         self.purge_cqs(true);
-        let dev = self.pd.shared.device();
-        dev.free_dma(self.send.memory().clone())?;
-        if let RecvQueue::Own(recv) = &self.recv {
-            dev.free_dma(recv.memory().clone())?;
-        }
-        Ok(())
+        Ok(self.pd.shared.device().free_dma(self.memory.clone())?)
     }
 }
 
