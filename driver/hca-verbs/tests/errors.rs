@@ -466,7 +466,7 @@ fn sizes_out_of_range() {
     let ok = QpCap::default();
     for cap in [
         QpCap {
-            max_send_wr: 32769,
+            max_send_wr: 65_537,
             ..ok
         },
         QpCap {

@@ -44,7 +44,7 @@ fn poll(bench: &Bench) -> Vec<WorkCompletion> {
 #[test]
 fn life_of_a_shared_queue() {
     let bench = Bench::new(64);
-    for (max_wr, max_sge) in [(0, 1), (1, 0), (1 << 16, 1), (1, 17)] {
+    for (max_wr, max_sge) in [(0, 1), (1, 0), ((1 << 16) + 1, 1), (1, 17)] {
         let error = bench.pd.create_srq(max_wr, max_sge).unwrap_err();
         assert_eq!(error.errno(), 22, "{max_wr} {max_sge}");
     }

@@ -51,6 +51,7 @@ mod qpc;
 mod rate;
 mod record;
 mod restart;
+mod ring;
 mod rss;
 mod rules;
 mod sma;

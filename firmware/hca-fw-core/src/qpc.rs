@@ -88,7 +88,7 @@ pub(crate) fn set_made(q: &mut Qpc, c: &Made, qpn: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Ring;
+    use crate::ring::Ring;
     use hca_abi::CreateQpCmd;
 
     /// Whatever a QP is made with lies in the pairs that a context in RESET uses, and leaves nothing of another one.

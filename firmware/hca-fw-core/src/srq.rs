@@ -2,7 +2,7 @@
 
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
-use crate::record::Ring;
+use crate::ring::Ring;
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control, NUM_SRQS};
 use hca_abi::{

@@ -4,7 +4,6 @@
 package hca_pkg;
 
   `include "hca_abi_gen.svh"
-
   typedef logic [WqeIndexBits-1:0] wqe_idx_t;  // of a work queue: runs freely
 
   // ---- Limits of this build --------------------------------------------------------------------
@@ -414,7 +413,6 @@ package hca_pkg;
     logic [7:0]     status;     // wc_status_e
     logic [7:0]     syndrome;   // detail for firmware (AETH syndrome or xl_err_e)
   } pipe_msg_t;
-
   // ---- rx_ctrl -> requester -------------------------------------------------------------------------
   // Acknowledge progress of one QP. The requester keeps the newest as its snapshot.
   typedef struct packed {

@@ -213,7 +213,8 @@ module hca_srq_list
   assign full         = left >= WqeIndexBits'(in_line);
   assign ahead_of_pop = own.asked - popped_i;
   assign lines_here   = own.asked[WqeIndexBits-1:EntW] - popped_i[WqeIndexBits-1:EntW];
-  assign want         = live && !fails && left != '0 && lines_here < (WqeIndexBits - EntW)'(Lines) && (full || ahead_of_pop < Enough);
+  assign want         = live && !fails && left != '0 && lines_here < (WqeIndexBits - EntW)'(Lines)
+                        && (full || ahead_of_pop < Enough);
   assign upto         = full ? own.asked + WqeIndexBits'(in_line) : pi_i;
 
   always_ff @(posedge clk_i) begin

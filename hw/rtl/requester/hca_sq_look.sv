@@ -71,7 +71,8 @@ module hca_sq_look
   // Only the newest WQE begun counts: a WQE sent meanwhile, before this one, changes nothing here.
   assign newest     = dyn_i.started - wqe_i - 1'b1;
   assign is_new     = newest[WqeIndexBits-1];
-  assign since      = wqe_i - {ack_i.una_wqe[WqeIndexBits-1:MsgRowW], MsgRowW'(0)};  // blocks of messages come back whole
+  // Blocks of messages come back whole.
+  assign since      = wqe_i - {ack_i.una_wqe[WqeIndexBits-1:MsgRowW], MsgRowW'(0)};
   assign ring_slot  = wqe_i[MaxLogWqSize-1:0] & ~(16'hffff << qpc_i.log_size);
   assign ring_block = 19'(ring_slot) << qpc_i.log_stride;
 

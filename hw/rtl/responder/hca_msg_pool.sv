@@ -166,7 +166,8 @@ module hca_msg_pool
     end
     if (state_q == StDone) begin
       row_waddr = qpn_i;
-      row_new   = '{some: 1'b0, oldest: clear_init_i ? clear_wqe_i[WqeIndexBits-1:MsgRowW] : end_q, newest: '0, blk: '0};
+      row_new   = '{some: 1'b0, oldest: clear_init_i ? clear_wqe_i[WqeIndexBits-1:MsgRowW] : end_q, newest: '0,
+                    blk: '0};
     end
     if (state_q == StScrub) begin
       row_waddr = scrub_q;

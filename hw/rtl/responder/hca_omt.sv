@@ -72,7 +72,8 @@ module hca_omt
   assign alloc   = upd_q && ahead != '0 && !ahead[WqeIndexBits-1] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
                    && !init_i;
   assign stall   = alloc && !alloc_ready;   // some cycles for each block
-  assign upd_we  = upd_q && !stall && !init_i && ((ahead != '0) ? !ahead[WqeIndexBits-1] : (further != '0 && !further[23]));
+  assign upd_we  = upd_q && !stall && !init_i
+                   && ((ahead != '0) ? !ahead[WqeIndexBits-1] : (further != '0 && !further[23]));
   assign new_own = '{has_blk: 1'b1, blk: alloc ? alloc_blk : old.blk, mark: new_q};
 
   assign we    = init_i || upd_we || !ready;

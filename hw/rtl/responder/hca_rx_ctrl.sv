@@ -207,8 +207,8 @@ module hca_rx_ctrl
   if ($bits(rx_st_t) > 448) begin : gen_too_long
     $error("hca_rx_ctrl: the state of a QP does not fit into its record");
   end
-  assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: st.ack.una_first_psn, reserved: '0, rd_done: st.ack.rd_done,
-                       una_wqe: st.ack.una_wqe, rq_pi: rq_pi, sq_pi: sq_pi};
+  assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: st.ack.una_first_psn, reserved: '0,
+                       rd_done: st.ack.rd_done, una_wqe: st.ack.una_wqe, rq_pi: rq_pi, sq_pi: sq_pi};
   assign qpc_wr_ready_o = qpc_apply;
   // What was flushed is over, and what was sent of it is forgotten: the next WQE takes a new block, and a PSN that was
   // not used: of what has left hca_sent may still tell.

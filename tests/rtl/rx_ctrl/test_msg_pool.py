@@ -11,6 +11,7 @@ LIMITS = constants()
 NUM_QPS, BLOCKS, ROWS = LIMITS["NumQps"], LIMITS["MsgBlocks"], LIMITS["MsgBlockRows"]
 WINDOW = LIMITS["MaxOutstanding"]
 WQE_MASK = (1 << WQE_INDEX_BITS) - 1
+NEAR_WRAP = (1 << WQE_INDEX_BITS) // ROWS - 3   # of the places, by their first WQE
 
 
 class Pool:
@@ -168,7 +169,7 @@ class AtOnce:
     def __init__(self, bench, qpns):
         self.bench, self.rng, self.qpns = bench, bench.rng, qpns
         self.blocks = {qpn: [] for qpn in qpns}      # of places una .. begun
-        self.una = dict.fromkeys(qpns, 8189)         # of 2^13 places: they wrap
+        self.una = dict.fromkeys(qpns, NEAR_WRAP)
         self.newest = dict.fromkeys(qpns, 0)
         self.asking = self.freeing = self.mapping = self.again = None
         self.answered, self.mapped, self.allocs = deque(), 0, 0
@@ -232,7 +233,7 @@ async def at_once(dut, count):
     qpns = [bench.rng.randrange(NUM_QPS) for _ in range(count)]
     for qpn in dict.fromkeys(qpns):
         # The QP begins where its places nearly wrap.
-        for name, value in (("qpn_i", qpn), ("clear_init_i", 1), ("clear_wqe_i", 8189 * ROWS & WQE_MASK), ("clear_i", 1),
+        for name, value in (("qpn_i", qpn), ("clear_init_i", 1), ("clear_wqe_i", NEAR_WRAP * ROWS), ("clear_i", 1),
                             ("mark_wqe_i", 0), ("mark_ready_i", 1)):
             bench.set(name, value)
         await bench.until(lambda: bench.get("clear_done_o"), 16, "the clear")

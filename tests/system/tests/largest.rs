@@ -1,5 +1,5 @@
-//! Queues of as many work requests as there may be, 65,536 (V-30, V-111): all of them posted at once, completed, flushed
-//! and forgotten, over and over the 17-bit indices of the card.
+//! Queues of as many work requests as there may be, 65,536 (V-30, V-111): all of them posted at once, completed,
+//! flushed and forgotten, over and over the 17-bit indices of the card.
 
 mod common;
 
