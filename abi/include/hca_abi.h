@@ -725,6 +725,7 @@ enum hca_slot_state {
 #define HCA_ACCESS_ON_DEMAND (UINT64_C(1) << 6)
 #define HCA_ACCESS_HUGETLB (UINT64_C(1) << 7)
 #define HCA_ACCESS_RELAXED_ORDERING (UINT64_C(1) << 20)
+#define HCA_ACCESS_NO_CREDITS (UINT64_C(1) << 24)
 
 /* Capabilities of the card: the bits of device_cap_flags and device_cap_flags_ex. */
 #define HCA_DEVICE_CAP_RESIZE_MAX_WR (UINT64_C(1) << 0)
@@ -1097,6 +1098,8 @@ struct hca_qpc {
 #define HCA_QPC_SRQN_BITS 24u
 #define HCA_QPC_MAX_DEST_RD_ATOMIC_LSB 344u
 #define HCA_QPC_MAX_DEST_RD_ATOMIC_BITS 5u
+#define HCA_QPC_CREDITS_LSB 350u
+#define HCA_QPC_CREDITS_BITS 1u
 #define HCA_QPC_SELECTIVE_LSB 351u
 #define HCA_QPC_SELECTIVE_BITS 1u
 #define HCA_QPC_SQ_PSN_LSB 352u

@@ -1,5 +1,6 @@
 // Receive side: packet rules, acknowledgements, execution, READ responses.
 hw/rtl/responder/hca_rx_pkg.sv
+hw/rtl/responder/hca_ack_credits.sv
 hw/rtl/responder/hca_ack_unit.sv
 hw/rtl/responder/hca_atomic.sv
 hw/rtl/responder/hca_atomic_results.sv
@@ -23,6 +24,8 @@ hw/rtl/responder/hca_rx_place.sv
 hw/rtl/responder/hca_rx_request.sv
 hw/rtl/responder/hca_rx_tables.sv
 hw/rtl/responder/hca_qp_set.sv
+hw/rtl/responder/hca_rq_credits.sv
+hw/rtl/responder/hca_rq_news.sv
 hw/rtl/responder/hca_timers.sv
 hw/rtl/responder/hca_resp_jobs.sv
 hw/rtl/responder/hca_resp_list.sv

@@ -694,6 +694,7 @@ class Access(enum.IntFlag):
     ON_DEMAND = 0x40
     HUGETLB = 0x80
     RELAXED_ORDERING = 0x100000
+    NO_CREDITS = 0x1000000
 
 
 class DeviceCap(enum.IntFlag):
@@ -968,6 +969,7 @@ STRUCTS = {
             "rq_log_stride": (317, 2),
             "srqn": (320, 24),
             "max_dest_rd_atomic": (344, 5),
+            "credits": (350, 1),
             "selective": (351, 1),
             "sq_psn": (352, 24),
             "timeout": (376, 5),

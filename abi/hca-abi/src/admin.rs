@@ -339,7 +339,7 @@ layout! {
         /// QP at the peer.
         dest_qp_num set_dest_qp_num: u32 [16, 0, 24] "QPS-17";
         /// access bits REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC; RELAXED_ORDERING, on RC and with a peer that has it:
-        /// WRITEs may pass one another, and what is lost of them is sent again alone.
+        /// WRITEs may pass one another, and what is lost of them is sent again alone; NO_CREDITS.
         qp_access_flags set_qp_access_flags: u32 [20, 0, 32];
         /// Send WQEs.
         max_send_wr set_max_send_wr: u32 [24, 0, 32] "V-111";

@@ -84,6 +84,8 @@ layout! {
         srqn set_srqn: u32 [40, 0, 24];
         /// READs and atomics that the peer may have outstanding here, 0..=16.
         max_dest_rd_atomic set_max_dest_rd_atomic: u8 [43, 0, 5];
+        /// RC: credits are told (without an SRQ), and those of the peer limit what needs a receive WQE there.
+        credits set_credits: bool [43, 6, 1] "X-3";
         /// RC, and so does the peer: WRITEs may pass one another, and what is lost of them is sent again alone.
         selective set_selective: bool [43, 7, 1];
         /// First send PSN.
@@ -365,12 +367,13 @@ impl Mpt {
 }
 
 impl Qpc {
-    /// Sets remote_write, remote_read, remote_atomic and selective from `access` flags.
+    /// Sets remote_write, remote_read, remote_atomic, selective and credits from `access` flags.
     pub fn set_access(&mut self, flags: u32) {
         self.set_remote_write(flags & access::REMOTE_WRITE != 0);
         self.set_remote_read(flags & access::REMOTE_READ != 0);
         self.set_remote_atomic(flags & access::REMOTE_ATOMIC != 0);
         self.set_selective(flags & access::RELAXED_ORDERING != 0);
+        self.set_credits(flags & access::NO_CREDITS == 0);
     }
 }
 

@@ -86,6 +86,8 @@ abi_flags! {
         HUGETLB = 7,
         /// A hint that writes may pass one another.
         RELAXED_ORDERING = 20,
+        /// Of a QP alone, and no program's (a bit of the optional range): a connection without end-to-end credits.
+        NO_CREDITS = 24,
     }
 }
 

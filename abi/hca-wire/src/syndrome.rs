@@ -67,6 +67,17 @@ impl Syndrome {
         }
     }
 
+    /// The code of the largest count that is not above `count` (IBA vol1 9.7.7.2).
+    pub const fn credit_code(count: u32) -> u8 {
+        let mut code = Self::CREDIT_UNLIMITED - 1;
+        while let Some(least) = Self::credit_count(code)
+            && least > count
+        {
+            code -= 1;
+        }
+        code
+    }
+
     /// Receive WQEs that a credit code stands for (IBA vol1 9.7.7.2); `None` is no limit.
     pub const fn credit_count(credit_code: u8) -> Option<u32> {
         match credit_code & 0x1f {

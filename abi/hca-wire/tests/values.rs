@@ -134,6 +134,15 @@ fn syndrome_x_3() {
     assert_eq!(Syndrome::credit_count(29), Some(24_576));
     assert_eq!(Syndrome::credit_count(30), Some(32_768));
     assert_eq!(Syndrome::credit_count(31), None);
+    for code in 0..31 {
+        let count = Syndrome::credit_count(code).unwrap();
+        assert_eq!(Syndrome::credit_code(count), code);
+        assert_eq!(
+            Syndrome::credit_code(count + 1),
+            if code < 4 { code + 1 } else { code }
+        );
+    }
+    assert_eq!(Syndrome::credit_code(u32::MAX), 30);
 }
 
 #[test]

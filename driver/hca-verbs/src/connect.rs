@@ -49,6 +49,9 @@ pub struct ConnectOptions {
     /// WRITEs of a connection (RC) may pass one another if the peer agrees: what is lost of them is then sent again
     /// alone, and what came behind it need not be (docs/decisions/0066).
     pub selective_repeat: bool,
+    /// A connection (RC) tells its peer how many receives it has, and sends no more than the peer has told: it waits
+    /// where it would be answered by an RNR NAK (docs/decisions/0068). A peer that tells nothing sets no limit.
+    pub credits: bool,
 }
 
 impl Default for ConnectOptions {
@@ -70,6 +73,7 @@ impl Default for ConnectOptions {
             traffic_class: 0,
             static_rate: 0,
             selective_repeat: false,
+            credits: true,
         }
     }
 }
@@ -146,7 +150,7 @@ pub fn connect_raw<P: DevicePtr>(
     };
     // Both ends or none.
     if options.selective_repeat && peer.selective_repeat && qp.service() == Service::Rc {
-        attr.qp_access_flags = options.access | Access::RELAXED_ORDERING;
+        attr.qp_access_flags = access_of(options) | Access::RELAXED_ORDERING;
         rtr = rtr | QpAttrMask::ACCESS_FLAGS;
     }
     qp.modify(
@@ -198,12 +202,20 @@ pub fn connect_xrc<P: DevicePtr>(
     connect_raw(initiator, options, psn, &to)
 }
 
+fn access_of(options: &ConnectOptions) -> Access {
+    if options.credits {
+        options.access
+    } else {
+        options.access | Access::NO_CREDITS
+    }
+}
+
 fn init_attr(options: &ConnectOptions) -> QpAttr {
     QpAttr {
         qp_state: QpState::Init,
         pkey_index: options.pkey_index,
         port_num: options.port_num,
-        qp_access_flags: options.access,
+        qp_access_flags: access_of(options),
         ..QpAttr::default()
     }
 }

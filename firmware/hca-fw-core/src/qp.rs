@@ -418,7 +418,7 @@ impl Control {
                 Ok(())
             }
         };
-        let legal_access = GRANTED | IGNORED | access::ZERO_BASED;
+        let legal_access = GRANTED | IGNORED | access::ZERO_BASED | access::NO_CREDITS;
         check(Attr::PORT, self.port_at(a.port_num()).is_ok())?;
         let port = self.port_of(all)?;
         check(Attr::PKEY_INDEX, (a.pkey_index() as usize) < port.pkeys().len())?;
@@ -619,7 +619,7 @@ fn merge(old: &Attrs, new: &QpAttr, mask: Attr) -> Attrs {
     let mut out = *old;
     let has = |attr: Attr| mask.contains(attr);
     if has(Attr::ACCESS_FLAGS) {
-        // Both ends have agreed on the order of WRITEs before the first one: it stays.
+        // Both ends have agreed on the order of WRITEs before the first one, and on credits: it stays.
         let is_open = old.qp_state() < u8::from(QpState::Rtr);
         let order = if is_open {
             new.qp_access_flags()
@@ -627,7 +627,7 @@ fn merge(old: &Attrs, new: &QpAttr, mask: Attr) -> Attrs {
             old.qp_access_flags()
         };
         let rights = new.qp_access_flags() & GRANTED & !access::MW_BIND;
-        out.set_qp_access_flags(rights | order & access::RELAXED_ORDERING);
+        out.set_qp_access_flags(rights | order & (access::RELAXED_ORDERING | access::NO_CREDITS));
     }
     if has(Attr::PKEY_INDEX) {
         out.set_pkey_index(new.pkey_index() as u8);

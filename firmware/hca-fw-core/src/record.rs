@@ -196,8 +196,8 @@ const HAS_PATH: u32 = 1 << 25;
 const PATH: u32 = 0x3ff_ffff;
 const MAX_RD_SHIFT: u32 = 26;
 const MTU_SHIFT: u8 = 4;
-/// Of qp_access_flags RELAXED_ORDERING.
-const RELAXED: u8 = 1 << 3;
+/// Of qp_access_flags RELAXED_ORDERING and NO_CREDITS, as far apart there.
+const ORDER: u8 = ((access::RELAXED_ORDERING | access::NO_CREDITS) >> ORDER_SHIFT) as u8;
 const ORDER_SHIFT: u32 = access::RELAXED_ORDERING.trailing_zeros() - 3;
 const ACCESS: u8 = 15;
 const PORT_SHIFT: u8 = 4;
@@ -248,21 +248,21 @@ impl Attrs {
     }
 
     pub fn path_mtu(&self) -> u8 {
-        self.state >> MTU_SHIFT
+        self.state >> MTU_SHIFT & 7
     }
 
     pub fn set_path_mtu(&mut self, mtu: u8) {
-        self.state = self.state & (7 | RELAXED) | mtu << MTU_SHIFT;
+        self.state = self.state & (7 | ORDER) | mtu << MTU_SHIFT;
     }
 
-    /// Below 16, and RELAXED_ORDERING.
+    /// Below 16, RELAXED_ORDERING and NO_CREDITS.
     pub fn qp_access_flags(&self) -> u32 {
-        u32::from(self.access & ACCESS) | u32::from(self.state & RELAXED) << ORDER_SHIFT
+        u32::from(self.access & ACCESS) | u32::from(self.state & ORDER) << ORDER_SHIFT
     }
 
     pub fn set_qp_access_flags(&mut self, flags: u32) {
         self.access = self.access & !ACCESS | flags as u8 & ACCESS;
-        self.state = self.state & !RELAXED | (flags >> ORDER_SHIFT) as u8 & RELAXED;
+        self.state = self.state & !ORDER | (flags >> ORDER_SHIFT) as u8 & ORDER;
     }
 
     pub fn port_num(&self) -> u8 {
@@ -568,7 +568,7 @@ mod tests {
         attr.set_path_mtu(5);
         attr.set_qkey(0x8001_0000);
         attr.set_rate_limit(99_999_999);
-        attr.set_qp_access_flags(15);
+        attr.set_qp_access_flags(15 | access::NO_CREDITS);
         attr.set_pkey_index(31);
         attr.set_max_dest_rd_atomic(16);
         attr.set_udp_src_port(0xc123);
@@ -606,7 +606,7 @@ mod tests {
         );
         assert_eq!(
             (told.qp_access_flags(), told.pkey_index(), told.port_num()),
-            (15, 31, 2)
+            (15 | access::NO_CREDITS, 31, 2)
         );
         assert!(told.sq_draining() && told.en_sqd_async_notify());
     }

@@ -555,6 +555,8 @@ localparam logic [31:0] AccessZeroBased = 32'h20;  // Addresses count from 0 at 
 localparam logic [31:0] AccessOnDemand = 32'h40;  // Pages on demand.
 localparam logic [31:0] AccessHugetlb = 32'h80;  // Huge pages.
 localparam logic [31:0] AccessRelaxedOrdering = 32'h100000;  // A hint that writes may pass one another.
+// Of a QP alone, and no program's (a bit of the optional range): a connection without end-to-end credits.
+localparam logic [31:0] AccessNoCredits = 32'h1000000;
 
 // What of a frame is hashed: the bits of ibv_rx_hash_fields.
 localparam logic [7:0] RxHashSrcIpv4 = 8'h1;  // IPv4 source address.
@@ -791,7 +793,9 @@ typedef struct packed {
   logic [23:0]    sq_psn;  // First send PSN.
   // RC, and so does the peer: WRITEs may pass one another, and what is lost of them is sent again alone.
   logic           selective;
-  logic [1:0]     reserved7;
+  // RC: credits are told (without an SRQ), and those of the peer limit what needs a receive WQE there.
+  logic           credits;
+  logic           reserved7;
   logic [4:0]     max_dest_rd_atomic;  // READs and atomics that the peer may have outstanding here, 0..=16.
   logic [23:0]    srqn;  // Shared receive queue.
   logic           reserved6;

@@ -424,6 +424,7 @@ package hca_pkg;
     logic [23:0]    una_psn;    // oldest unacknowledged PSN (= restart PSN on rewind)
     logic [15:0]    rd_done;    // READs (and atomics) completed so far, modulo 2^16
     logic [MissingW-1:0] again; // rewind: so many packets only, then on from where it is; 0: all from there
+    credit_t        credit;
   } ack_upd_t;
   // ---- requester -> rx_ctrl -------------------------------------------------------------------------
   // One record per packet, before it is emitted: its send WQE (with equal content every time), and how far it gets.

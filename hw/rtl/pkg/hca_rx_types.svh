@@ -57,3 +57,34 @@
 
   // Packets that may still leave between that decision and the first of them.
   localparam logic [15:0] AgainSlack = 16'd16;
+
+  // ---- End-to-end credits (decision 0068): of a connection, what its peer's receive queue has room for, by send WQE.
+  typedef struct packed {
+    logic        on;     // the peer has not said that it tells none
+    logic        probe;  // one packet beyond the limit may go when nothing is outstanding
+    wqe_idx_t    limit;  // WQEs from this one on that take a receive WQE have no credit
+  } credit_t;
+
+  // Code of the count in an AETH: 2 and 3 times the powers of two; 31 says that none is told.
+  localparam logic [4:0] NoCredits = 5'd31;
+
+  function automatic logic [4:0] credit_code(wqe_idx_t count);
+    logic [4:0] code;
+    code = 5'(count[0]);
+    for (int unsigned b = 1; b < 16; b++) begin
+      if (count[b]) code = {4'(b), count[b-1]};
+    end
+    return (code == NoCredits || count[WqeIndexBits-1]) ? 5'd30 : code;
+  endfunction
+
+  // A quarter of the indices, so that they stay comparable: more are never outstanding (MaxOutstanding).
+  function automatic wqe_idx_t credit_count(logic [4:0] code);
+    wqe_idx_t count;
+    count = (code[4:1] == '0) ? $bits(count)'(code[0]) : ($bits(count)'(2) + $bits(count)'(code[0])) << (code[4:1] - 4'd1);
+    return (code >= 5'd28) ? $bits(count)'(1 << 14) : count;
+  endfunction
+
+  // A send WQE takes a receive WQE of the peer.
+  function automatic logic takes_receive(logic [7:0] wr_opcode);
+    return wr_opcode inside {WrOpSend, WrOpSendWithImm, WrOpSendWithInv, WrOpRdmaWriteWithImm};
+  endfunction

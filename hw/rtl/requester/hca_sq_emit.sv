@@ -179,7 +179,7 @@ module hca_sq_emit
   logic [31:0] left;
   logic [23:0] rest;
   logic [12:0] piece;
-  logic        full, none, was_shut;  // full: no packet of the turn follows
+  logic        full, none, was_shut, probes;  // full: no packet of the turn follows
   logic        big, pkt_fire, seg_fire, fits, used_up, check, stop;
 
   assign plan = at_q[StWqe] || at_q[StCheck];
@@ -191,7 +191,7 @@ module hca_sq_emit
     .load_i    (load),
     .look_i    (look),
     .wqe_i     (look_q),
-    .next_i    (plan),
+    .probes_i  (probes), .next_i(plan),
     .go_on_i   (at_q[StSeek]),
     .sge_left_i(sge_left),
     .seg_i     (seg_fire),
@@ -214,11 +214,11 @@ module hca_sq_emit
     .placed_i (placed_q),
     .msg_room_i,
     .sent_i   (pkt_end),
-    .psns_i   (pkt.psns),
+    .psns_i   (pkt.psns), .pop_i(pop_o),
     .wqe_i    (look_q),
     .is_new_i (new_q),
     .rest_i   (rest),
-    .blocked_o(blocked)
+    .probes_o (probes), .blocked_o(blocked)
   );
 
   // ---- Datagrams ------------------------------------------------------------------------------------

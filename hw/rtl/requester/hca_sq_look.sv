@@ -93,6 +93,7 @@ module hca_sq_look
     look_o.read        = read;
     look_o.local_op    = local_op;
     look_o.fence       = hdr.fence && is_acked(qpc_i.service);
+    look_o.takes       = takes_receive(hdr.opcode) && qpc_i.credits;
     look_o.is_new      = is_new;
     look_o.hold        = qpc_i.state == QpsSqd && is_new;
     look_o.resumed     = offset != '0;

@@ -10,6 +10,7 @@ module hca_sq_packet
   input  logic        load_i,      // look_i is the WQE from the next cycle on
   input  sq_look_t    look_i,
   input  sq_look_t    wqe_i,       // look_i of the WQE that is served
+  input  logic        probes_i,    // the next packet goes beyond the peer's credits
   input  logic        next_i,      // the packet is made up, and its first segment
   input  logic        go_on_i,     // the next segment is
   input  logic [31:0] sge_left_i,  // bytes of the entry under the cursor
@@ -51,6 +52,7 @@ module hca_sq_packet
     .offset_i(dyn_i.offset),
     .retx_i  (dyn_i.retx),
     .left_i  (left_q),
+    .probes_i,
     .last_i  (last_q),
     .rest_i  (rest_q),
     .pkt_o   (pkt_new)

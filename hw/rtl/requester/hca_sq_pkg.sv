@@ -17,6 +17,7 @@ package hca_sq_pkg;
     logic [1:0]  log_stride;
     logic [4:0]  max_rd_atomic;
     logic        selective; // RC, and the peer takes it: every packet of a WRITE carries its own address
+    logic        credits;   // RC: the peer's receive queue may limit it
     logic        ib;        // its port was an InfiniBand one when the context was written
     tx_path_t    path;
   } sq_qpc_t;
@@ -32,6 +33,7 @@ package hca_sq_pkg;
     logic [23:0] una_first_psn;
     logic [23:0] una_psn;
     logic [15:0] rd_done;
+    credit_t     credit;
   } sq_ack_t;
 
   // What the emitter knows about a QP between two turns.
@@ -76,6 +78,7 @@ package hca_sq_pkg;
     logic        read;       // the peer answers with data
     logic        local_op;   // it makes no packet: hca_mw carries it out
     logic        fence;
+    logic        takes;      // a receive WQE of the peer
     logic        is_new;     // it has never been begun
     logic        hold;       // and may not be: SQD
     logic        resumed;    // some of it has been sent

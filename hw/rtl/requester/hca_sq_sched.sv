@@ -238,6 +238,7 @@ module hca_sq_sched
       // Datagrams go to many places: they have no rate.
       if (qpc_wr_i.qpc.service == ServiceUd) ev_qpc_q.path.group <= '0;
       ev_qpc_q.selective     <= qpc_wr_i.qpc.selective && qpc_wr_i.qpc.service == ServiceRc;
+      ev_qpc_q.credits       <= qpc_wr_i.qpc.credits && qpc_wr_i.qpc.service == ServiceRc;
       ev_qpc_q.ib            <= ib_i[port_of(qpc_wr_i.qpc.port)];
       // A target of XRC has no send queue, whatever its process rings.
       ev_qpc_q.state         <= qpc_wr_i.qpc.is_target ? QpsReset : qpc_wr_i.qpc.state;
@@ -352,6 +353,8 @@ module hca_sq_sched
       ack_new.rd_done = ev_ack_q.rd_done;
     end
     if (is_ack) ack_new.una_first_psn = ev_ack_q.una_first_psn;
+    // Who begins, or goes on in another row, has what one packet tells it.
+    ack_new.credit = is_ack ? ev_ack_q.credit : '{on: ev_qpc_q.credits, probe: 1'b1, limit: ack_new.una_wqe};
   end
 
   always_comb begin

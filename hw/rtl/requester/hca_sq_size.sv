@@ -9,6 +9,7 @@ module hca_sq_size
   input  logic [31:0] offset_i,  // bytes of the message before it
   input  logic        retx_i,    // it is the first one after a rewind
   input  logic [31:0] left_i,    // bytes of the message from it on
+  input  logic        probes_i,  // it goes beyond the peer's credits
   input  logic        last_i,    // no packet follows
   input  logic [23:0] rest_i,    // PSNs that the message takes behind its first one
   output sq_pkt_t     pkt_o
@@ -25,7 +26,7 @@ module hca_sq_size
     pkt_o.last    = last_i;
     pkt_o.payload = !read_i && left_i != '0;
     pkt_o.bytes   = read_i ? '0 : last_i ? left_i[12:0] : mtu_bytes(qpc_i.path_mtu);
-    pkt_o.ack_req = is_acked(qpc_i.service) && (last_i || retx_i || pkt_no == 4'd15);
+    pkt_o.ack_req = is_acked(qpc_i.service) && (last_i || retx_i || probes_i || pkt_no == 4'd15);
     pkt_o.psns    = local_i ? '0 : read_i ? rest_i + 24'd1 : 24'd1;
   end
 

@@ -95,8 +95,22 @@ module hca_ack_unit
     return few.on && !left[15] && left != '0;
   endfunction
 
+  // ---- Credits ---------------------------------------------------------------------------------------
+  credit_t same_credit, next_credit;
+  logic    late, same_dry, next_dry, same_news, tells, probes;
+
+  hca_ack_credits u_credits (
+    .clk_i, .start_i, .job_i, .first_i(st_i), .mark_i(mark_i.psn), .step_i(advance), .st_i(ack_q), .late_o(late),
+    .same_dry_o(same_dry), .same_o(same_credit), .same_news_o(same_news), .next_dry_o(next_dry), .next_o(next_credit)
+  );
+  assign tells  = job_i.kind == AjAck && (live_q || late);
+  assign probes = job_i.kind == AjRnrDone && ack_q.dry && !ack_q.rnr_wait;  // a packet beyond the limit may go
+
   always_comb begin
     swift_st               = ack_q;
+    swift_st.credit        = next_credit;
+    swift_st.credit.probe  = 1'b0;
+    swift_st.dry           = next_dry;
     swift_st.una_wqe       = ack_q.una_wqe + 1'b1;
     swift_st.una_psn       = target_q;
     swift_st.una_first_psn = target_q;
@@ -227,6 +241,15 @@ module hca_ack_unit
     st_o   = base;
     st_o.few.on = few_open(base.few, base.una_psn);
     dead_o = dead_i;
+    if (tells) begin
+      st_o.credit = same_credit;
+      st_o.dry    = same_dry && (live_q || base.dry);
+    end
+    if (deliver && rd_last) {st_o.credit, st_o.dry} = {next_credit, next_dry};
+    if (moved_q || deliver) st_o.credit.probe = 1'b0;
+    if (moved_q && !tells) st_o.dry = 1'b0;
+    if (probes) {st_o.credit.probe, st_o.dry} = 2'b10;
+    if (retire) st_o.credit.limit = base.credit.limit + 1'b1;  // it takes no receive, and no message of the MSN's
     if (deliver) begin
       st_o.una_psn    = base.una_psn + 24'd1;
       st_o.retry_left = ctx_i.retry_cnt;
@@ -272,11 +295,11 @@ module hca_ack_unit
   end
 
   assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || fail || back
-                                 || retire);
+                                 || retire || probes || (tells && same_news));
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done,
-                         again: (resend && few_new) ? job_i.few.missing : '0};
+                         again: (resend && few_new) ? job_i.few.missing : '0, credit: st_o.credit};
   assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained);
   assign ev_o        = '{kind: drained ? HwEventSqDrained : HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
                          who: (pend_ends || back) ? 2'(HwWhoRequester) : 2'(HwWhoAck),

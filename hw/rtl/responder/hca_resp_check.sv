@@ -14,6 +14,8 @@ module hca_resp_check
   input  resp_st_t       st_i,
   input  wqe_idx_t       rq_pi_i,
   input  logic [5:0]     rd_popped_i,
+  input  logic [4:0]     credits_i,  // with apply_i: code of what the peer is told
+  input  logic [4:0]     less_i,     // and when the packet takes a receive WQE
   input  srq_head_t      srq_i,    // with apply_i
   input  logic           no_srq_i, // the same, XRC: there is no such SRQ
   input  logic           foreign_i,  // or it is of another domain
@@ -175,6 +177,13 @@ module hca_resp_check
   wqe_idx_t    wqe;     // the receive WQE of the message
   rsp_job_t    nak;
 
+  // The answer is an ACK.
+  logic        acks;
+  logic [4:0]  code;
+  assign code = (accept && look_q.ends && (look_q.send || look_q.imm)) ? less_i : credits_i;
+  assign acks = apply_i && (accept || look_q.earlier) && !ctx_i.is_uc && !inv_waits && !inv_o && !nak.valid
+                && (look_q.read ? (accept || again) : req_i.ack_req || (accept && keeps && marks_q.passed != '0));
+
   // The expected PSN behind this packet, and behind those that have come before it; how many are missing there.
   logic [23:0] next_psn;
   logic [6:0]  missing;
@@ -299,6 +308,7 @@ module hca_resp_check
     if ((accept && look_q.read) || again) st_o.rd_pushed = st_i.rd_pushed + 6'd1;
     if (apply_i) st_o.rd_again = again || (st_i.rd_again && !look_q.rd_none);
     if (nak.valid) st_o.nak_sent = 1'b1;
+    if (acks) st_o.ran_dry = code == '0;
     // All behind the gap comes again: nothing of it is remembered.
     if (all_again) begin
       st_o.nak_all = 1'b1;
@@ -339,9 +349,8 @@ module hca_resp_check
       if (inv_o) begin
         item_o.rsp.psn = req_i.psn;
       end else if ((accept || look_q.earlier) && !ctx_i.is_uc && !inv_waits && !nak.valid) begin
-        item_o.rsp.valid    = look_q.read ? (accept || again)
-                                          : req_i.ack_req || (accept && keeps && marks_q.passed != '0);
-        item_o.rsp.syndrome = AethAck;
+        item_o.rsp.valid    = acks;
+        item_o.rsp.syndrome = {3'b000, code};
         item_o.rsp.msn      = st_o.msn;
         // A duplicate SEND or WRITE is answered for everything received so far (REL-19).
         item_o.rsp.psn      = look_q.read ? req_i.psn : st_o.epsn - 24'd1;

@@ -36,8 +36,6 @@ module hca_resp_sched
   output logic [QpW-1:0] rsp_popped_qpn_o
 );
 
-  localparam logic [7:0]  NoCredits = 8'h1f;  // AETH syndrome: ACK, credit count not in use
-
   localparam int unsigned Queues = NumLanes + RateGroups;
   localparam int unsigned QueueW = $clog2(Queues);
 
@@ -65,6 +63,7 @@ module hca_resp_sched
     logic [31:0] rkey;
     logic [31:0] len_bytes;
     logic [23:0] msn;
+    logic [4:0]  credits;    // code
     logic        atomic;     // its answer is va
     logic        failed;     // or it has none
   } job_t;
@@ -167,7 +166,7 @@ module hca_resp_sched
   assign start_read = alive && open && row.jobs.count != '0 && txp_free && seg_free;
   always_comb begin
     job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, len_bytes: rsp_q.len_bytes,
-                msn: rsp_q.msn, atomic: rsp_q.atomic, failed: rsp_q.atomic && is_nak};
+                msn: rsp_q.msn, credits: rsp_q.syndrome[4:0], atomic: rsp_q.atomic, failed: rsp_q.atomic && is_nak};
     if (rsp_q.atomic) {job_new.rkey, job_new.len_bytes} = '0;
   end
 
@@ -282,7 +281,7 @@ module hca_resp_sched
     txp.psn           = job.psn + 24'(row.jobs.off >> mtu_shift(ctx.path_mtu));
     txp.payload_bytes = bytes;
     txp.has_payload   = bytes != '0;
-    txp.aeth_syndrome = NoCredits;
+    txp.aeth_syndrome = {3'b000, job.credits};
     txp.aeth_msn      = job.msn;
     txp.resp_seq      = seq_q + 16'd1;
     unique case ({is_first, is_last})

@@ -81,6 +81,7 @@ module hca_rx_ctrl
     StResp,   // request or dropped packet: act
     StAck,    // acknowledge unit works
     StMsg,    // receive-side error message: act
+    StTell,   // the peer hears of receives
     StFlush
   } state_e;
 
@@ -88,7 +89,7 @@ module hca_rx_ctrl
 
   state_e         state_q, state_d;
   job_e           job_q, job_d;
-  logic [QpW-1:0] qpn_q, qpn_d;
+  logic [QpW-1:0] qpn_q, qpn_d, news_qpn;
   rx_msg_t        msg_q;
   rxd_t           pkt_q;    // behind StRead: the packet
   logic           drop_q, qpc_look;
@@ -115,6 +116,7 @@ module hca_rx_ctrl
   );
 
   // ---- Messages ------------------------------------------------------------------------------------
+  logic      news_valid, news_ready, tells;
   logic      msg_valid, msg_take, tmr_valid, tmr_ready, flush_valid, flush_take, left_valid, left_ready;
   rx_msg_t   msg;
   pipe_msg_t tmr_msg;
@@ -138,9 +140,8 @@ module hca_rx_ctrl
     .flush_valid_o(flush_valid),
     .flush_ready_i(flush_take),
     .flush_o      (flush),
-    .left_valid_i (left_valid),
-    .left_ready_o (left_ready),
-    .left_i       (flush_left)
+    .left_valid_i (left_valid), .left_ready_o(left_ready), .left_i(flush_left),
+    .news_valid_i (news_valid), .news_ready_o(news_ready), .news_qpn_i(news_qpn)
   );
 
   // ---- Pick a job ----------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ module hca_rx_ctrl
   assign sq_pi_clr = qpc_apply && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset);
   assign rq_pi_clr = qpc_apply && ((qpc_wr_i.init_rq && qpc_wr_i.qpc.state == QpsInit)
                                    || qpc_wr_i.qpc.state == QpsReset || qpc_wr_i.qpc.restores);
-  if ($bits(rx_st_t) > 448) begin : gen_too_long
+  if (RecordW > 448) begin : gen_too_long
     $error("hca_rx_ctrl: the state of a QP does not fit into its record");
   end
   assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: st.ack.una_first_psn, reserved: '0,
@@ -217,7 +218,7 @@ module hca_rx_ctrl
   assign leaves     = qpc_apply && st.resp.held && ctx_new.has_srq
                       && (qpc_wr_i.init_rq || qpc_wr_i.qpc.state inside {QpsErr, QpsReset});
   assign resume_upd = '{rewind: 1'b1, halt: 1'b0, qpn: qpn_q, una_wqe: st.ack.una_wqe,
-                        una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done, again: '0};
+                        una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done, again: '0, credit: '0};
 
   hca_rx_tables u_tables (
     .clk_i, .rst_i, .rd_en_i(pick), .rd_qpn_i(qpn_d),
@@ -250,6 +251,7 @@ module hca_rx_ctrl
                       : qpc_wr_i.qpc.restores ? '{wqe: qpc_wr_i.qpc.una_wqe, psn: qpc_wr_i.qpc.una_psn}
                       : '{wqe: '0, psn: qpc_wr_i.qpc.sq_psn}),
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
+    .news_valid_o(news_valid), .news_ready_i(news_ready), .news_qpn_o(news_qpn),
     .rsp_popped_i, .rsp_popped_qpn_i, .omt_valid_i, .omt_ready_o, .omt_i,
     .left_i, .lane_ask_o, .lane_age_i, .now_i,
     .tmr_valid_o     (tmr_valid), .tmr_ready_i(tmr_ready),
@@ -285,6 +287,15 @@ module hca_rx_ctrl
                        cnp: pkt_read && verdict.cnp, qp1_drop: dg_full && ctx.is_gsi};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
+  // ---- Credits ---------------------------------------------------------------------------------------
+  logic [4:0] credits, less;
+  hca_rq_credits u_rq_credits (
+    .clk_i, .tells_i(ctx.tells), .rq_pi_i(rq_pi), .rq_ci_i(st.resp.rq_ci), .now_o(credits), .less_o(less)
+  );
+  // A receive was posted to a queue of which the peer had heard that it is empty.
+  assign tells = state_q == StRead && job_q == JobFlush && !flush_q.sq && ctx.tells && ctx.rx_ok && !st.dead
+                 && st.resp.ran_dry && st.resp.in_msg != MsgpInv;
+
   // ---- Requests ------------------------------------------------------------------------------------
   rxw_t        resp_item;
   dma_rd_req_t resp_list;
@@ -297,25 +308,15 @@ module hca_rx_ctrl
 
   hca_rx_request u_request (
     .clk_i,
-    .look_i     (pkt_read),
-    .apply_i    (resp_act),
-    .rxd_i,
-    .req_i      (pkt_q),
-    .qpn_i      (qpn_q),
-    .ctx_i      (ctx),
-    .st_i       (st.resp),
-    .rq_pi_i    (rq_pi),
-    .rd_popped_i(rd_popped),
+    .look_i     (pkt_read), .apply_i(resp_act),
+    .rxd_i, .req_i(pkt_q),
+    .qpn_i      (qpn_q), .ctx_i(ctx), .st_i(st.resp),
+    .rq_pi_i    (rq_pi), .rd_popped_i(rd_popped), .credits_i(credits), .less_i(less),
     .srq_i      (srq_head_i), .pkey_index_i(pkey_index),
     .srq_pop_o, .full_o(dg_full),
-    .item_o     (resp_item),
-    .list_o     (resp_list),
-    .st_o       (resp_new),
-    .dead_o     (resp_dead),
-    .dup_o      (dup),
-    .inv_o      (inv_valid_o),
-    .ev_valid_o (resp_ev_valid),
-    .ev_o       (resp_ev)
+    .item_o     (resp_item), .list_o(resp_list), .st_o(resp_new),
+    .dead_o     (resp_dead), .dup_o(dup), .inv_o(inv_valid_o),
+    .ev_valid_o (resp_ev_valid), .ev_o(resp_ev)
   );
 
   assign inv_o = '{func: ctx.func, pd: ctx.pd, qpn: {ctx.gen, qpn_q}, key: resp_new.wr_rkey};
@@ -351,13 +352,8 @@ module hca_rx_ctrl
     .blk_i       (blk),
     .row_i       (row),
     .item_valid_o(ack_item_valid), .item_ready_i(item_ready), .item_o(ack_item), .list_o(ack_list),
-    .done_o      (ack_done),
-    .st_o        (ack_new),
-    .dead_o      (ack_dead),
-    .upd_valid_o (ack_upd_valid),
-    .upd_o       (ack_upd),
-    .ev_valid_o  (ack_ev_valid),
-    .ev_o        (ack_ev)
+    .done_o      (ack_done), .st_o(ack_new), .dead_o(ack_dead),
+    .upd_valid_o (ack_upd_valid), .upd_o(ack_upd), .ev_valid_o(ack_ev_valid), .ev_o(ack_ev)
   );
 
   // ---- Flush ---------------------------------------------------------------------------------------
@@ -401,12 +397,13 @@ module hca_rx_ctrl
         if (qpc_look && !qpc_apply) state_d = StRead;
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
+        else if (tells) state_d = StTell;
         else if (job_q == JobPkt) state_d = StResp;
         else if (job_q == JobMsg && msg_q.msg.kind inside {MsgRqError, MsgReqError, MsgInvDone}) state_d = StMsg;
       end
       StAck:   if (ack_done) state_d = pick ? StRead : StIdle;
       StFlush: if (flush_done) state_d = StIdle;
-      default: state_d = StIdle;  // StMsg: one cycle
+      default: state_d = StIdle;  // StMsg, StTell: one cycle
     endcase
   end
 
@@ -418,11 +415,12 @@ module hca_rx_ctrl
   rxw_t   inv_item;
   rx_st_t inv_st;
   hca_rx_inv u_inv (
-    .qpn_i(qpn_q), .ctx_i(ctx), .st_i(st), .msg_i(msg_q), .is_o(is_inv), .acts_o(inv_acts), .item_o(inv_item),
-    .st_o(inv_st)
+    .qpn_i(qpn_q), .ctx_i(ctx), .st_i(st), .msg_i(msg_q), .credits_i(less), .is_o(is_inv), .acts_o(inv_acts),
+    .item_o(inv_item), .st_o(inv_st)
   );
   assign msg_live = (ctx.rx_ok || ctx.is_err) && (!is_inv || inv_acts);
-  assign st_we    = qpc_apply || resp_act || ack_done || flush_done || (state_q == StMsg && msg_live);
+  assign st_we    = qpc_apply || resp_act || ack_done || flush_done || state_q == StTell
+                    || (state_q == StMsg && msg_live);
 
   always_comb begin
     st_new = st;
@@ -444,6 +442,7 @@ module hca_rx_ctrl
         if (flush_sq) st_new.ack.una_wqe = flush_idx;
         else st_new.resp.rq_ci = flush_idx;
       end
+      StTell:  st_new.resp.ran_dry = credits == '0;
       default: st_new = is_inv ? inv_st : st_refused(st, msg_q, ctx);  // StMsg
     endcase
   end
@@ -459,7 +458,7 @@ module hca_rx_ctrl
   hca_rx_own u_own (
     .drops_i    (state_q == StResp), .pkt_i(pkt_q),
     .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
-    .leaves_i   (leaves), .asks_i(asks), .st_i(st.resp),
+    .leaves_i   (leaves), .asks_i(asks), .tells_i(state_q == StTell), .credits_i(credits), .st_i(st.resp),
     .qpn_i      (qpn_q),
     .ctx_i      (ctx),
     .msg_i      (msg_q),
@@ -468,7 +467,8 @@ module hca_rx_ctrl
 
   // The peer is told what is expected: a request of it was dropped while the QP had no row.
   assign asks      = qpc_apply && qpc_wr_i.qpc.asks_again;
-  assign item_push = state_q == StResp || leaves || asks || (state_q == StAck && ack_item_valid) || flush_emit
+  assign item_push = state_q == StResp || leaves || asks || (state_q == StTell && credits != '0)
+                     || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);
   assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : (state_q == StMsg && is_inv) ? inv_item
                      : own_item;

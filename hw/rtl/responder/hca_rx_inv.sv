@@ -9,6 +9,7 @@ module hca_rx_inv
   input  rx_ctx_t        ctx_i,
   input  rx_st_t         st_i,
   input  rx_msg_t        msg_i,
+  input  logic [4:0]     credits_i, // code of those that are left then
   output logic           is_o,     // the message is one of hca_mw
   output logic           acts_o,   // and the QP still waits for it
   output rxw_t           item_o,
@@ -37,6 +38,7 @@ module hca_rx_inv
       st_o.resp.in_msg   = MsgpNone;
       st_o.resp.nak_sent = kept.passed;
       st_o.resp.held     = 1'b0;
+      if (!kept.passed) st_o.resp.ran_dry = credits_i == '0;
       if (!ctx_i.has_srq) st_o.resp.rq_ci = st_i.resp.rq_ci + 1'b1;
     end
   end
@@ -52,7 +54,7 @@ module hca_rx_inv
     item_o.rsp.qpn       = qpn_i;
     item_o.rsp.msn       = st_o.resp.msn;
     item_o.rsp.psn       = (!failed && kept.passed) ? next_psn : st_i.resp.epsn;
-    item_o.rsp.syndrome  = failed ? NakRemoteAccess : kept.passed ? NakPsnSequence : AethAck;
+    item_o.rsp.syndrome  = failed ? NakRemoteAccess : kept.passed ? NakPsnSequence : {3'b000, credits_i};
     item_o.cqe.valid     = !failed;
     item_o.cqe.solicited = kept.solicited;
     item_o.cqe.cqn       = ctx_i.recv_cqn;

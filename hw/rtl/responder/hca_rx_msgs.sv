@@ -26,15 +26,21 @@ module hca_rx_msgs
   output flush_t            flush_o,
   input  logic              left_valid_i,
   output logic              left_ready_o,
-  input  flush_t            left_i
+  input  flush_t            left_i,
+  // Receive queues that hca_rq_news tells of: they stand among those to flush.
+  input  logic              news_valid_i,
+  output logic              news_ready_o,
+  input  logic [QpW-1:0]    news_qpn_i
 );
 
   logic            exec_valid, exec_ready;
   pipe_msg_t       exec_msg;
   logic [N:0]      req, grant;
   logic [N-1:0]    flush;
-  logic [N:0]      flush_grant;    // N: what is left
+  logic [N:0]      flush_grant;    // N: what is left, and news
   logic [IdxW-1:0] unused_flush_idx;
+  logic            inner_q, inner_room;
+  flush_t          inner_item_q;
   logic            add_valid, add_ready;
   flush_t          add;
   logic [IdxW-1:0] unused_idx;
@@ -88,22 +94,32 @@ module hca_rx_msgs
 
   // ---- Flushes -------------------------------------------------------------------------------------
   // A grant stays until it is served: the set takes two cycles for an add.
-  assign add_valid    = left_valid_i || flush != '0;
-  assign left_ready_o = flush_grant[N] && add_ready;
+  assign add_valid    = inner_q || flush != '0;
+
+  // What is left, and news, have one place between them.
+  assign inner_room   = !inner_q || (flush_grant[N] && add_ready);
+  assign left_ready_o = inner_room;
+  assign news_ready_o = inner_room && !left_valid_i;
+
+  always_ff @(posedge clk_i) begin
+    if (inner_room) inner_item_q <= left_valid_i ? left_i : '{qpn: news_qpn_i, sq: 1'b0};
+    if (rst_i) inner_q <= 1'b0;
+    else if (inner_room) inner_q <= left_valid_i || news_valid_i;
+  end
 
   hca_rr_arb #(
     .N(N + 1)
   ) u_flush_arb (
     .clk_i,
     .rst_i,
-    .req_i    ({left_valid_i, flush}),
+    .req_i    ({inner_q, flush}),
     .advance_i(add_ready),
     .grant_o  (flush_grant),
     .idx_o    (unused_flush_idx)
   );
 
   always_comb begin
-    add = left_i;
+    add = inner_item_q;
     for (int unsigned i = 0; i < N; i++) begin
       if (flush_grant[i]) add = '{qpn: in_i[i].qpn, sq: in_i[i].kind == MsgFlushSq};
     end

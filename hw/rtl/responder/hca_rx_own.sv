@@ -1,5 +1,5 @@
 // Items of hca_rx_ctrl that neither a request nor an answer makes: a packet that was dropped, a flushed WQE, a receive
-// WQE that failed, and the slot of an SRQ that a QP still held when it left.
+// WQE that failed, the slot of an SRQ that a QP still held when it left, and what the peer is told without being asked.
 module hca_rx_own
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -9,6 +9,8 @@ module hca_rx_own
   input  wqe_idx_t       flush_idx_i,
   input  logic           leaves_i,    // it still held a slot
   input  logic           asks_i,      // for the request that is expected
+  input  logic           tells_i,     // of credits_i
+  input  logic [4:0]     credits_i,
   input  resp_st_t       st_i,
   input  logic [QpW-1:0] qpn_i,
   input  rx_ctx_t        ctx_i,
@@ -50,11 +52,13 @@ module hca_rx_own
       item_o.cqe.cqe.status      = flushed ? WcWrFlushErr : msg_i.msg.status;
       item_o.cqe.cqe.vendor_err  = flushed ? '0 : msg_i.msg.syndrome;
     end
-    if (asks_i) begin
+    if (asks_i || tells_i) begin
       item_o.resumes   = 1'b0;
       item_o.cqe.valid = 1'b0;
-      item_o.rsp       = '{valid: 1'b1, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i, psn: st_i.epsn,
-                           syndrome: NakPsnSequence, msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
+      item_o.rsp       = '{valid: 1'b1, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i,
+                           psn: tells_i ? st_i.epsn - 24'd1 : st_i.epsn,
+                           syndrome: tells_i ? {3'b000, credits_i} : NakPsnSequence,
+                           msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
     end
     item_o.cqe.cqe.wqe_index = item_o.wqe_index[15:0];
   end

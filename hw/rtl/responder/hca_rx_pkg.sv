@@ -4,15 +4,13 @@ package hca_rx_pkg;
   import hca_pkg::*;
 
   // AETH syndromes built here: bits 6:5 say what it is.
-  localparam logic [7:0] AethAck = 8'h1f;  // ACK, no credit limit
+  localparam logic [7:0] AethAck = {3'b000, NoCredits};
+  localparam logic [4:0] ProbeCode = 5'd8;  // 160 us without a credit, then a packet goes beyond the limit
   localparam logic [7:0] AethRnr = 8'h20;  // RNR NAK, or'ed with the timer code
   localparam logic [31:0] MaxMsgBytes = 32'h8000_0000;  // 2 GiB, XPORT-1
 
   // A work queue to flush.
-  typedef struct packed {
-    logic [QpW-1:0] qpn;
-    logic           sq;
-  } flush_t;
+  typedef struct packed {logic [QpW-1:0] qpn; logic sq;} flush_t;
 
   // The part of the QP context that the receive side uses.
   typedef struct packed {
@@ -23,6 +21,8 @@ package hca_rx_pkg;
     logic           is_sqe;
     logic           is_rc;      // or XRC
     logic           selective;  // RC, and the peer takes it: hca_resp_ahead
+    logic           tells;      // RC, with a receive queue of its own: the peer is told of credits
+    logic           credits;    // RC: the peer's count
     logic           is_xrc;
     logic           is_target;  // XRC: receives, and has no send queue; otherwise sends, and receives nothing
     logic [23:0]    xrcd;
@@ -93,10 +93,12 @@ package hca_rx_pkg;
     logic        nak_sent;     // this gap was reported (or RNR was): later PSNs drop silently
     logic        nak_all;      // selective: all behind this gap will come again, or an RNR wait is on
     logic        comm_est_sent;
+    logic        ran_dry;      // the peer was told of no credit: the next receive that is posted is news
   } resp_st_t;
 
   // Acknowledge state of a QP.
   typedef struct packed {
+    credit_t     credit;         // not part of the record: the next answer tells
     wqe_idx_t    una_wqe;        // oldest send WQE not completed
     logic [23:0] una_first_psn;  // PSN of its first packet
     logic [23:0] una_psn;        // oldest unacknowledged PSN
@@ -114,16 +116,18 @@ package hca_rx_pkg;
     logic        draining;       // firmware waits for everything outstanding to be acknowledged
     logic        blk_ok;         // blk is the block of una_wqe's row
     logic [MsgBlkW-1:0] blk;
+    logic        dry;            // there is no credit, and nothing outstanding whose answer could tell of one
   } ack_st_t;
 
   // A fatal error was raised: no second event until init_rq. Of a reliable connection both sides die together; where
   // nobody acknowledges, the receive side outlives the send side (QPS-12).
   typedef struct packed {
+    ack_st_t  ack;
+    resp_st_t resp;
     logic     dead;     // packets drop
     logic     sq_dead;  // nothing is acknowledged
-    resp_st_t resp;
-    ack_st_t  ack;
   } rx_st_t;
+  localparam int unsigned RecordW = $bits(rx_st_t) - $bits(credit_t);
 
   // High-water marks of the requester.
   typedef struct packed {
@@ -154,16 +158,13 @@ package hca_rx_pkg;
   typedef struct packed {
     logic        dead;
     logic        rnr_wait;
+    logic        dry;
     logic [4:0]  rnr_code;
     logic [1:0]  gen;
     logic [23:0] una_psn;
   } tmr_st_t;
 
-  typedef struct packed {
-    logic       live;
-    logic [4:0] timeout;
-    lane_ask_t  lane;
-  } tmr_ctx_t;
+  typedef struct packed {logic live; logic [4:0] timeout; lane_ask_t lane;} tmr_ctx_t;
 
   // Work of the acknowledge unit.
   typedef enum logic [2:0] {
@@ -191,10 +192,7 @@ package hca_rx_pkg;
   } ack_job_t;
 
   // Message with its origin: only hca_rx_exec refuses work that was already accepted and counted here.
-  typedef struct packed {
-    logic      from_exec;
-    pipe_msg_t msg;
-  } rx_msg_t;
+  typedef struct packed {logic from_exec; pipe_msg_t msg;} rx_msg_t;
 
   // Event before it is widened: kept small because there is one place per QP.
   typedef struct packed {
@@ -202,8 +200,7 @@ package hca_rx_pkg;
     logic [7:0]     func;
     logic [QpW-1:0] qpn;
     logic [1:0]     who;   // hw_event_who_e
-    logic [7:0]     syndrome;
-    logic [7:0]     status;
+    logic [7:0]     syndrome, status;
   } rx_ev_t;
 
   // ---- hca_rx_exec -----------------------------------------------------------------------------------
@@ -222,9 +219,7 @@ package hca_rx_pkg;
     logic           frees;
     logic [6:0]     buf_beats;
     wqe_idx_t       wqe_index;
-    logic           shared;
-    logic           msg_last;
-    logic           silent;
+    logic           shared, msg_last, silent;
     rsp_job_t       rsp;
     cqe_job_t       cqe;
     logic           resumes;
@@ -305,6 +300,8 @@ package hca_rx_pkg;
     c.is_rc   = is_acked(q.service);
     c.is_xrc  = q.service == ServiceXrc;
     c.selective = q.selective && q.service == ServiceRc;
+    c.credits   = q.credits && q.service == ServiceRc;
+    c.tells     = c.credits && !q.has_srq;
     c.is_target = q.is_target;
     c.xrcd    = q.xrcd;
     c.is_uc   = q.service == ServiceUc;
@@ -358,6 +355,7 @@ package hca_rx_pkg;
     a.una_first_psn = q.sq_psn;
     a.retry_left    = q.retry_cnt;
     a.rnr_left      = q.rnr_retry;
+    a.credit        = '{on: q.credits && q.service == ServiceRc, probe: 1'b1, limit: '0};
     return a;
   endfunction
 
@@ -433,7 +431,9 @@ package hca_rx_pkg;
     rx_st_t s;
     logic   unused;
     unused = ^q;
-    s      = q.record[$bits(rx_st_t)-1:0];
+    s      = rx_st_t'(q.record[RecordW-1:0]);
+    s.ack.credit     = '{on: q.credits && q.service == ServiceRc, probe: 1'b1, limit: s.ack.una_wqe};
+    s.ack.dry        = 1'b0;
     s.ack.una_psn    = s.ack.una_first_psn;
     s.ack.rnr_wait   = 1'b0;
     s.ack.gap_seen   = 1'b0;

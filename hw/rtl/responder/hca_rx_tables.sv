@@ -1,6 +1,7 @@
 // Everything hca_rx_ctrl remembers per QP: context subset, state, doorbell snapshots, finished READ jobs, the
 // outstanding message table, and the timers that watch over them. Reads return in the next cycle and are
-// held. The doorbell streams wait only in the cycle in which an index is cleared.
+// held. The doorbell streams wait only in the cycle in which an index is cleared, that of receive queues also some
+// cycles for hca_rq_news.
 module hca_rx_tables
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -41,6 +42,9 @@ module hca_rx_tables
   input  logic           rq_db_valid_i,
   output logic           rq_db_ready_o,
   input  qp_db_t         rq_db_i,
+  output logic           news_valid_o,      // a receive came where the peer knows of none
+  input  logic           news_ready_i,
+  output logic [QpW-1:0] news_qpn_o,
   // Strobe: a READ job of this QP has been finished.
   input  logic           rsp_popped_i,
   input  logic [QpW-1:0] rsp_popped_qpn_i,
@@ -85,10 +89,16 @@ module hca_rx_tables
   );
 
   // ---- Doorbell snapshots --------------------------------------------------------------------------
-  logic unused_db;
+  logic unused_db, news_busy;
   assign unused_db     = ^{sq_db_i, rq_db_i};
   assign sq_db_ready_o = !sq_pi_clr_i;
-  assign rq_db_ready_o = !rq_pi_clr_i;
+  assign rq_db_ready_o = !rq_pi_clr_i && !news_busy;
+
+  hca_rq_news u_news (
+    .clk_i, .rst_i, .pick_i(rd_en_i), .pick_qpn_i(rd_qpn_i), .we_i(st_we_i), .qpn_i(wr_qpn_i),
+    .dry_i(st_i.resp.ran_dry), .db_i(rq_db_valid_i && rq_db_ready_o), .db_qpn_i(rq_db_i.qpn),
+    .busy_o(news_busy), .valid_o(news_valid_o), .ready_i(news_ready_i), .qpn_o(news_qpn_o)
+  );
 
   hca_ram_1r1w #(
     .Width(WqeIndexBits),
@@ -108,7 +118,7 @@ module hca_rx_tables
     .Depth(NumQps)
   ) u_rq_pi (
     .clk_i,
-    .we_i   (rq_pi_clr_i || rq_db_valid_i),
+    .we_i   (rq_pi_clr_i || (rq_db_valid_i && rq_db_ready_o)),
     .waddr_i(rq_pi_clr_i ? wr_qpn_i : rq_db_i.qpn),
     .wdata_i(rq_pi_clr_i ? rq_pi_i : rq_db_i.pi),
     .re_i   (rd_en_i),
@@ -212,7 +222,8 @@ module hca_rx_tables
     .ctx_we_i,
     .ctx_i      ('{live: ctx_i.tx_live, timeout: ctx_i.timeout, lane: ctx_i.lane}),
     .st_we_i,
-    .st_i       ('{dead: st_i.sq_dead, rnr_wait: st_i.ack.rnr_wait, rnr_code: st_i.ack.rnr_code,
+    .st_i       ('{dead: st_i.sq_dead, rnr_wait: st_i.ack.rnr_wait, dry: st_i.ack.dry,
+                   rnr_code: st_i.ack.rnr_wait ? st_i.ack.rnr_code : ProbeCode,
                    gen: st_i.ack.gen, una_psn: st_i.ack.una_psn}),
     .mark_en_o  (tmr_en),
     .mark_qpn_o (tmr_qpn),

@@ -18,6 +18,8 @@
 // A phase is left at a visit, or passed over when nothing is in that place; so a loaded port makes the timer later by
 // another eighth of its time. Redo, Pipe and Ring end after twice the QP's time in any case: a lane that never gets
 // credits is a path that has failed.
+//
+// Who has no end-to-end credit and nothing outstanding (dry) waits as after an RNR NAK, for the time of ProbeCode.
 module hca_timers
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -63,6 +65,7 @@ module hca_timers
 
   typedef struct packed {
     phase_e            phase;
+    logic              paused;   // it waits for the peer to be ready
     logic [1:0]        pass;
     logic [EpochW-1:0] mark;
     logic [1:0]        gen;
@@ -223,7 +226,7 @@ module hca_timers
   logic [EpochW-1:0]  mark_q, beyond;
   logic [StampW-1:0]  elapsed_q, since_left;
   logic [PeriodW-1:0] span_q;                  // how long the scanner may sleep for this QP
-  logic               waits, changed, fresh;
+  logic               waits, changed, fresh, paused_q;
   logic               waits_q, fresh_q, redo_q, expired_q, overdue_q, aged_q, fire_q, own_we_q;
   phase_e             phase;
 
@@ -261,34 +264,35 @@ module hca_timers
 
   always_ff @(posedge clk_i) begin
     if (stage_q[Look]) begin   // at rest nothing follows the time
-      waiting_q <= ctx_q.live && !st_q.dead && (st_q.rnr_wait || open_q);
+      waiting_q <= ctx_q.live && !st_q.dead && (st_q.rnr_wait || st_q.dry || open_q);
+      paused_q  <= st_q.rnr_wait || (st_q.dry && !open_q);
       away_q    <= !behind[SerialW-1];
       piped_q   <= since_left >= StampW'(PipeCycles);   // all that has left the gather is in its ring
       gone_q    <= lane_age_i.empty || !beyond[EpochW-1];
       empty_q   <= lane_age_i.empty;
       mark_q    <= lane_age_i.mark;
       elapsed_q <= now_i[StampW-1:0] - own_q.stamp;
-      span_q    <= st_q.rnr_wait ? PeriodW'(rnr_cycles_q[27:4]) : sixteenth(ctx_q.timeout);
+      span_q    <= (st_q.rnr_wait || (st_q.dry && !open_q)) ? PeriodW'(rnr_cycles_q[27:4]) : sixteenth(ctx_q.timeout);
     end
   end
 
   // Weigh. Timeout 0 never fires (REL-6, REL-7).
-  assign waits   = waiting_q && (st_q.rnr_wait || ctx_q.timeout != '0);
-  assign changed = !waits || !known_now_q || ended_q || !same_psn_q;
+  assign waits   = waiting_q && (paused_q || ctx_q.timeout != '0);
+  assign changed = !waits || !known_now_q || ended_q || !same_psn_q || own_q.paused != paused_q;
   assign fresh   = changed || !same_gen_q;
 
   always_ff @(posedge clk_i) begin
     waits_q   <= waits;
     fresh_q   <= fresh;
     redo_q    <= known_now_q && same_pass_q && (!same_gen_q || own_q.phase == PhRedo);
-    expired_q <= st_q.rnr_wait ? elapsed_q >= StampW'(rnr_cycles_q) : (elapsed_q & beyond_time_q) != '0;
+    expired_q <= paused_q ? elapsed_q >= StampW'(rnr_cycles_q) : (elapsed_q & beyond_time_q) != '0;
     overdue_q <= !fresh && (elapsed_q & (beyond_time_q << 1)) != '0;
     aged_q    <= elapsed_q >= StampW'(PipeCycles);
   end
 
-  // Judge. A RNR wait is for the peer: nothing of the QP is under way to it.
+  // Judge. A wait for the peer: nothing of the QP is under way to it.
   always_comb begin
-    if (st_q.rnr_wait) phase = PhWire;
+    if (paused_q) phase = PhWire;
     else if (redo_q) phase = overdue_q ? PhWire : PhRedo;
     else if (away_q) phase = PhAway;
     else if (fresh_q || own_q.phase inside {PhRedo, PhAway}) phase = !piped_q ? PhPipe : empty_q ? PhWire : PhRing;
@@ -301,7 +305,8 @@ module hca_timers
     if (stage_q[Judge]) begin
       fire_q    <= !fresh_q && phase == PhWire && own_q.phase == PhWire && expired_q;
       own_we_q  <= fresh_q || phase != own_q.phase;
-      own_new_q <= '{phase: phase, pass: (phase == PhRedo) ? own_q.pass : newest_q.pass, mark: mark_q, gen: st_q.gen,
+      own_new_q <= '{phase: phase, paused: paused_q, mark: mark_q, gen: st_q.gen,
+                     pass: (phase == PhRedo) ? own_q.pass : newest_q.pass,
                      una_psn: st_q.una_psn, stamp: now_i[StampW-1:0]};
     end
   end
@@ -309,7 +314,7 @@ module hca_timers
   // Act.
   assign msg_valid_o = stage_q[Act] && fire_q;
   assign {msg_o.syndrome, msg_o.status, msg_o.wqe_index} = timer_tag(st_q.gen, st_q.una_psn);
-  assign msg_o.kind  = st_q.rnr_wait ? MsgRnrDone : MsgTimeout;
+  assign msg_o.kind  = paused_q ? MsgRnrDone : MsgTimeout;
   assign msg_o.qpn   = qpn;
   assign step        = stage_q[Act] && (!fire_q || msg_ready_i);
   assign own_we      = step && (own_we_q || fire_q);
@@ -332,7 +337,7 @@ module hca_timers
 
   assign recent  = wake_i || recent_q != '0;
   assign wrap    = scan && done;
-  assign rnr_new = st_we_i && st_i.rnr_wait && !st_i.dead;
+  assign rnr_new = st_we_i && (st_i.rnr_wait || st_i.dry) && !st_i.dead;
   assign ended   = active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
   assign peek    = peek_q && ctx.timeout != '0;
   assign pending = told_q || peek_q || wish_q || sum_q;

@@ -28,8 +28,9 @@ pub struct Manners {
     pub ack_delay_ns: u64,
     /// A responder answers every packet, asked or not.
     pub ack_all: bool,
-    /// Code of the credits in acknowledges; 31: unlimited.
-    pub credit_code: u8,
+    /// A responder with a receive queue of its own tells how many receives are there, and a requester keeps to what it
+    /// is told (IBA vol1 9.7.7.2). Without it the one tells of no limit, and the other keeps none.
+    pub credits: bool,
 }
 
 impl Default for Manners {
@@ -39,7 +40,7 @@ impl Default for Manners {
             window: 256,
             ack_delay_ns: 0,
             ack_all: false,
-            credit_code: hca_wire::Syndrome::CREDIT_UNLIMITED,
+            credits: false,
         }
     }
 }

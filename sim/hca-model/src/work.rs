@@ -165,6 +165,8 @@ pub(crate) struct Wqe {
     pub request: SendRequest,
     /// Bytes.
     pub len: u32,
+    /// Messages up to it and with it, modulo 2^24.
+    pub ssn: u32,
     /// First PSN.
     pub first: Psn,
     /// Packets, of the request or (READ) of its response.

@@ -79,6 +79,7 @@ fn checker(framing: Framing, link: Link) -> Checker {
         max_rd_atomic: 16,
         pipeline_ns: hca_model::PIPELINE_NS,
         selective: false,
+        credits: [false; 2],
     });
     checker
 }

@@ -34,6 +34,7 @@ impl Talk {
             max_rd_atomic: 2,
             pipeline_ns: PIPELINE_NS,
             selective: false,
+            credits: [false; 2],
         };
         change(&mut spec);
         let mut checker = Checker::new(Framing::Ethernet);
@@ -321,4 +322,60 @@ fn a_slow_host_keeps_what_was_on_its_way() {
     talk.fine(0, send(0));
     talk.ns += 1;
     talk.wrong(0, send(1), "has ended the QP");
+}
+
+/// Decision 0068, IBA vol1 9.7.7.2: a message that needs a receive has one that was told of, or begins alone and asks
+/// for an answer; what needs none goes; 31 ends all limits, and nobody is held to what he has not agreed to.
+#[test]
+fn messages_wait_for_credits() {
+    const FULL: usize = MTU as usize;
+    let told = |psn, msn, credit_code| {
+        let syndrome = Syndrome::Ack { credit_code };
+        answer(Opcode::RcAcknowledge, psn, syndrome, msn, 0)
+    };
+    let part = |opcode, psn, ack_req, len| Packet {
+        ack_req,
+        payload: vec![1; len],
+        ..Packet::new(opcode, QPNS[1], Psn::new(psn))
+    };
+    let talk = || Talk::new(|spec| spec.credits = [true, false]);
+    // Nobody knows of a receive: one message, then none; a WRITE is no such message.
+    let mut first = talk();
+    first.fine(0, send(0xff_ffff));
+    first.fine(0, request(Opcode::RcWriteOnly, 0, 0, 8));
+    first.wrong(0, send(1), "message 3 though there are receives for 0");
+    let mut first = talk();
+    let asks_not = part(Opcode::RcSendOnly, 0xff_ffff, false, 8);
+    first.wrong(0, asks_not, "asks for no answer");
+    // Code 3: three more behind the first one, and again no more.
+    let mut some = talk();
+    some.fine(0, send(0xff_ffff));
+    some.fine(1, told(0xff_ffff, 1, 3));
+    (0..3).for_each(|psn| some.fine(0, send(psn)));
+    some.wrong(0, send(3), "message 5 though there are receives for 4");
+    // What was told is not taken back.
+    let mut some = talk();
+    some.fine(0, send(0xff_ffff));
+    some.fine(1, told(0xff_ffff, 1, 3));
+    some.fine(0, send(0));
+    some.fine(1, told(0, 2, 0));
+    (1..3).for_each(|psn| some.fine(0, send(psn)));
+    some.wrong(0, send(3), "message 5 though there are receives for 4");
+    // The rest of a message that began without one waits for an answer.
+    let mut long = talk();
+    long.fine(0, part(Opcode::RcSendFirst, 0xff_ffff, true, FULL));
+    let rest = part(Opcode::RcSendMiddle, 0, false, FULL);
+    long.wrong(0, rest.clone(), "message 1 goes on without a credit");
+    let mut long = talk();
+    long.fine(0, part(Opcode::RcSendFirst, 0xff_ffff, true, FULL));
+    long.fine(1, told(0xff_ffff, 0, 0));
+    long.fine(0, rest);
+    // No limit: told so, and never agreed to.
+    let mut free = talk();
+    free.fine(0, send(0xff_ffff));
+    free.fine(1, ack(0xff_ffff, 1));
+    (0..9).for_each(|psn| free.fine(0, send(psn)));
+    let mut other = Talk::new(|_| ());
+    other.fine(0, send(0xff_ffff));
+    (0..9).for_each(|psn| other.fine(0, send(psn)));
 }

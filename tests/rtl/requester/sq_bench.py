@@ -102,7 +102,7 @@ class Qp:
         self.reads_placed = 0     # READs reported as placed
         self.high = (start, 0)    # position behind the furthest packet ever sent
         self.expected_err = deque()
-        self.sent = 0
+        self.sent, self.probes = 0, set()  # probes: positions beyond the peer's credits
         self.push_slot = qpn % PUSH_SLOTS
         self.datagrams = self.context["service"] == Service.UD
         self.unacked = self.context["service"] not in (Service.RC, Service.XRC)
@@ -160,13 +160,13 @@ def expected_packet(qp, pos, retx):
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
     alone = bool(qp.context.get("selective")) and wqe.opcode == WrOpcode.RDMA_WRITE
-    opcode = 10 if alone else opcode
-    opcode += qp.context["service"] << 5
+    opcode = (10 if alone else opcode) + (qp.context["service"] << 5)
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
-        ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.unacked), wqe_index=index & WQE_MASK,
-        datagram=int(qp.datagrams), unacked=int(qp.unacked), **({} if qp.datagrams else {"xrcsrq": wqe.remote_srqn}),
+        ack_req=int((last or retx or offset // qp.mtu % 16 == 15 or pos in qp.probes) and not qp.unacked),
+        wqe_index=index & WQE_MASK, datagram=int(qp.datagrams), unacked=int(qp.unacked),
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, *ANSWERED)))
+    fields.update({} if qp.datagrams else {"xrcsrq": wqe.remote_srqn})
     if read or alone or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,
                       reth_bytes=left if read else size if alone else wqe.length)
@@ -360,7 +360,7 @@ class SqBench(Bench):
         self.db.put(struct("qp_db_t").pack(sq=1, qpn=qp.qpn, pi=index & WQE_MASK, push=push))
 
     # ---- rx_ctrl ----------------------------------------------------------------------------------------
-    def send_ack(self, qp, psn=None, rewind=False, halt=False, again=0):
+    def send_ack(self, qp, psn=None, rewind=False, halt=False, again=0, credit=0):
         """Tells the requester that everything before psn is acknowledged. `again`: a rewind for so many packets."""
         if psn is not None:
             qp.una = psn & PSN_MASK
@@ -368,7 +368,7 @@ class SqBench(Bench):
         first = qp.wqes[index].first_psn if index < qp.tail else qp.tail_psn
         word = struct("ack_upd_t").pack(
             rewind=rewind, halt=halt, again=again, qpn=qp.qpn, una_wqe=index & WQE_MASK, una_first_psn=first,
-            una_psn=qp.una, rd_done=qp.reads_done & 0xFFFF)
+            una_psn=qp.una, rd_done=qp.reads_done & 0xFFFF, credit=credit)
         offset = ((qp.una - first) & PSN_MASK) * qp.mtu
         self.expect_moves.append((qp, (index, offset), rewind))
         self.ack.put(word)

@@ -63,7 +63,7 @@ class AtomicBench(RespBench):
             return
         self.seq = (self.seq + 1) & 0xFFFF
         want = dict(kind=1, psn=job["psn"], payload_bytes=0, has_payload=0, aeth_msn=job["msn"], resp_seq=self.seq,
-                    opcode=Op.RC_ATOMIC_ACKNOWLEDGE, aeth_syndrome=0x1F, swap_add=job["va"])
+                    opcode=Op.RC_ATOMIC_ACKNOWLEDGE, aeth_syndrome=job["syndrome"], swap_add=job["va"])
         if job["failed"]:
             want.update(opcode=Op.RC_ACKNOWLEDGE, aeth_syndrome=NAK_OP)
             del want["swap_add"]

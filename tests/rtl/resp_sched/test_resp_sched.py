@@ -52,7 +52,7 @@ class RespBench(Bench):
         """A READ job."""
         self.read_qpns.append(qpn)
         self.rsp.put(struct("rsp_job_t").pack(
-            valid=1, read=1, qpn=qpn, psn=psn & PSN_MASK, msn=msn, rkey=qpn + 99,
+            valid=1, read=1, qpn=qpn, psn=psn & PSN_MASK, msn=msn, rkey=qpn + 99, syndrome=self.rng.getrandbits(5),
             va=self.rng.getrandbits(48), len_bytes=length))
 
     def acknowledge(self, qpn, psn, syndrome=0x1F, msn=1):
@@ -85,7 +85,7 @@ class RespBench(Bench):
         size, last = min(left, mtu), left <= mtu
         self.seq = (self.seq + 1) & 0xFFFF
         want = dict(kind=1, qpn=qpn, psn=(job["psn"] + offset // mtu) & PSN_MASK, payload_bytes=size,
-                    has_payload=int(size > 0), aeth_syndrome=0x1F, aeth_msn=job["msn"], resp_seq=self.seq,
+                    has_payload=int(size > 0), aeth_syndrome=job["syndrome"], aeth_msn=job["msn"], resp_seq=self.seq,
                     opcode={(1, 1): 0x10, (1, 0): 0xD, (0, 1): 0xF, (0, 0): 0xE}[offset == 0, last],
                     ack_req=0, solicited=0)
         got = {key: txp[key] for key in want}

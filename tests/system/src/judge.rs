@@ -103,6 +103,17 @@ impl Judge {
 
     /// From now on a connection is judged: QPNs of cards 0 and 1, and what they were connected with.
     pub fn connect(&self, service: Service, qpns: [u32; 2], options: &ConnectOptions) {
+        self.connect_ends(service, qpns, options, [options.credits; 2]);
+    }
+
+    /// The same; which ends keep to credits is said.
+    pub fn connect_ends(
+        &self,
+        service: Service,
+        qpns: [u32; 2],
+        options: &ConnectOptions,
+        credits: [bool; 2],
+    ) {
         let psns = [options.psns.0, options.psns.1];
         let ends = [0, 1].map(|node: u8| EndSpec {
             qpn: qpns[usize::from(node)],
@@ -119,6 +130,7 @@ impl Judge {
             max_rd_atomic: options.rd_atomic,
             pipeline_ns: self.pipeline_ns,
             selective: options.selective_repeat,
+            credits,
         });
     }
 

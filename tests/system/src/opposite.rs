@@ -144,7 +144,9 @@ impl Opposite {
         };
         change(&mut config);
         let service = config.service;
-        self.judge.connect(service, [qp.qp_num(), qpn], options);
+        let credits = [options.credits, config.manners.credits];
+        self.judge
+            .connect_ends(service, [qp.qp_num(), qpn], options, credits);
         let made = self.model.with(|model| model.create_qp(config));
         made.map_err(|error| RigError::Wrong(error.to_string()))?;
         Ok((qp, qpn))

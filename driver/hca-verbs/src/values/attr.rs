@@ -61,6 +61,8 @@ mask_type! {
         ZERO_BASED = access::ZERO_BASED,
         /// A hint that writes may pass one another.
         RELAXED_ORDERING = access::RELAXED_ORDERING,
+        /// Of a QP: without end-to-end credits.
+        NO_CREDITS = access::NO_CREDITS,
     }
 }
 

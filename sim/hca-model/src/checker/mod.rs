@@ -6,6 +6,7 @@
 //! arrived at its port, the rules give it the benefit of the doubt.
 
 mod answers;
+mod credits;
 mod history;
 mod message;
 mod requests;
@@ -54,6 +55,8 @@ pub struct ConnectionSpec {
     pub pipeline_ns: u64,
     /// Both ends take WRITEs out of order, and send again what is missing alone (decision 0066).
     pub selective: bool,
+    /// Which ends keep to the credits that they are told of (decision 0068).
+    pub credits: [bool; 2],
 }
 
 /// How long what is on its way through a card with a fast host goes on to leave it.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, reth};
 
+use super::credits::Credits;
 use super::message::Message;
 use super::{ConnectionSpec, NAK_SELECTIVE};
 use crate::config::Service;
@@ -50,6 +51,7 @@ pub(super) struct Requests {
     places: VecDeque<Psn>,
     message: Message,
     messages: u32,
+    credits: Credits,
     /// Behind the last PSN for which there is an answer, and data.
     answered: Psn,
     causes: VecDeque<Cause>,
@@ -73,6 +75,8 @@ impl Requests {
             places: VecDeque::new(),
             message: Message::default(),
             messages: 0,
+            // Selective: an MSN counts packets, and nobody outside sees which of them are one message.
+            credits: Credits::new(spec.credits[from] && spec.service == Service::Rc && !spec.selective),
             answered: start,
             causes: VecDeque::new(),
             retries: 0,
@@ -133,6 +137,7 @@ impl Requests {
         if packet.psn.is_before(self.answered.wrapping_sub(1)) || !packet.psn.is_before(self.next) {
             return;
         }
+        self.credits.told(packet);
         let syndrome = packet.ext.aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome));
         let is_data = packet.opcode.operation() != Some(Operation::Acknowledge);
         let acks = matches!(syndrome, Some(Syndrome::Ack { .. }));
@@ -274,6 +279,8 @@ impl Requests {
             .operation()
             .ok_or("an opcode without an operation")?;
         self.message.packet(packet, operation, spec.mtu_bytes)?;
+        let number = (self.messages + 1) & 0xff_ffff;
+        self.credits.sends(packet, operation, number, self.answered)?;
         let packets = match operation {
             Operation::ReadRequest => {
                 let len = packet.ext.reth.map_or(0, |reth| reth.dma_len);

@@ -28,6 +28,7 @@ impl Requester {
         config: &QpConfig,
         world: &mut World,
     ) -> Option<WcStatus> {
+        self.hear_credits(packet);
         // Behind what has been acknowledged: a copy, or one that was late. Ahead of what was sent: from nowhere.
         if packet.psn.is_before(self.una) || !packet.psn.is_before(self.sent) {
             return None;

@@ -1,6 +1,7 @@
 //! The sending side of a QP: which packet leaves next (IBA vol1 9.7.3, 9.8.3).
 
 mod answers;
+mod credits;
 mod segment;
 
 pub(crate) use segment::opcode_of;
@@ -47,6 +48,10 @@ pub(crate) struct Requester {
     /// What is missing of a READ has been asked for again, and nothing of it has come yet.
     asked_again: bool,
     broken: Option<Broken>,
+    /// Messages posted, modulo 2^24.
+    ssn: u32,
+    /// Messages up to this one may be sent, as far as receives are needed; `None`: the peer tells of no limit.
+    lsn: Option<u32>,
 }
 
 impl Requester {
@@ -63,6 +68,8 @@ impl Requester {
             rnr_until: None,
             asked_again: false,
             broken: None,
+            ssn: 0,
+            lsn: (config.manners.credits && config.service == Service::Rc).then_some(0),
         }
     }
 
@@ -78,9 +85,11 @@ impl Requester {
         if ahead > i64::from(PSNS_MAX) {
             return false;
         }
+        self.ssn = (self.ssn + 1) & 0xff_ffff;
         self.queue.push_back(Wqe {
             request,
             len,
+            ssn: self.ssn,
             first: self.end,
             packets,
             asked_from: Vec::new(),
@@ -143,6 +152,9 @@ impl Requester {
         if self.cursor.distance_from(self.una) >= config.manners.window as i32 {
             return false;
         }
+        if self.lacks_credit(wqe) && self.cursor != self.una {
+            return false;
+        }
         let fetching = self
             .queue
             .iter()
@@ -156,6 +168,7 @@ impl Requester {
 
     /// Moves on behind a packet, and decides whether it asks for an answer.
     fn finish(&mut self, mut packet: Packet, index: usize, config: &QpConfig) -> Packet {
+        let probes = self.lacks_credit(&self.queue[index]);
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
         wqe.begun = true;
@@ -167,7 +180,7 @@ impl Requester {
         };
         let is_last = self.cursor == wqe.last() || wqe.request.op.fetches();
         let closes = next.distance_from(self.una) >= config.manners.window as i32;
-        let asks = is_last || closes || (at + 1).is_multiple_of(config.manners.ask_every.max(1));
+        let asks = is_last || closes || probes || (at + 1).is_multiple_of(config.manners.ask_every.max(1));
         packet.ack_req = config.service == Service::Rc && asks;
         self.cursor = next;
         if next.is_after(self.sent) {

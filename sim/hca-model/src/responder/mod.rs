@@ -130,8 +130,9 @@ impl Responder {
 
     /// An acknowledge of everything so far.
     fn acknowledge(&mut self, now: u64, config: &QpConfig) {
+        // The credits are those of the time when it leaves.
         let syndrome = Syndrome::Ack {
-            credit_code: config.manners.credit_code,
+            credit_code: Syndrome::CREDIT_UNLIMITED,
         };
         let until = now + config.manners.ack_delay_ns;
         self.replies
@@ -268,7 +269,15 @@ impl Responder {
         config: &QpConfig,
         world: &World,
     ) -> Option<Result<Packet, Failed>> {
-        self.replies.next_packet(now, config, &world.memory)
+        let shared = config.receive_queue != config.qpn;
+        let credit_code = if config.manners.credits && !shared {
+            let receives = world.receives.get(&config.receive_queue);
+            Syndrome::credit_code(receives.map_or(0, |receives| receives.len() as u32))
+        } else {
+            Syndrome::CREDIT_UNLIMITED
+        };
+        let packet = self.replies.next_packet(now, config, &world.memory)?;
+        Some(packet.map(|packet| with_credits(packet, credit_code)))
     }
 
     /// When a response that is kept back leaves.
@@ -288,4 +297,14 @@ impl Responder {
     pub fn silence(&mut self) {
         self.replies.keep_last_nak();
     }
+}
+
+/// An answer that says yes tells of receives as well.
+fn with_credits(mut packet: Packet, credit_code: u8) -> Packet {
+    if let Some(aeth) = &mut packet.ext.aeth
+        && let Syndrome::Ack { .. } = Syndrome::from_byte(aeth.syndrome)
+    {
+        aeth.syndrome = Syndrome::Ack { credit_code }.to_byte();
+    }
+    packet
 }

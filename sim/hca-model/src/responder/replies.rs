@@ -229,7 +229,7 @@ fn answer(config: &QpConfig, psn: Psn, syndrome: Syndrome, msn: u32) -> Packet {
 /// A response with the header that its opcode asks for.
 fn response(config: &QpConfig, operation: Operation, psn: Psn, msn: u32) -> Packet {
     let syndrome = Syndrome::Ack {
-        credit_code: config.manners.credit_code,
+        credit_code: Syndrome::CREDIT_UNLIMITED,
     };
     let opcode = opcode_of(config.service, operation).unwrap_or(hca_wire::Opcode::RcAcknowledge);
     let mut packet = Packet::new(opcode, config.dest_qpn, psn);

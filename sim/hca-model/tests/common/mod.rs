@@ -160,6 +160,7 @@ impl Pair {
                 max_rd_atomic: made[0].max_rd_atomic,
                 pipeline_ns: hca_model::PIPELINE_NS,
                 selective: false,
+                credits: made.map(|config| config.manners.credits),
             });
         }
         self.checker = Some(checker);
@@ -265,7 +266,7 @@ pub fn draw_config(rng: &mut Rng, config: &mut QpConfig, start: [u32; 2], node: 
         window: rng.pick(&[1, 2, 7, 64, 512]),
         ack_delay_ns: rng.pick(&[0, 0, 300, 5_000]),
         ack_all: rng.percent(30),
-        ..Manners::default()
+        credits: rng.percent(60),
     };
 }
 

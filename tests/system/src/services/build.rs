@@ -245,6 +245,11 @@ impl Services<'_> {
             _ => hca_model::Service::Rc,
         };
         let (psn, other) = options.psns;
+        // What XRC receives into is shared.
+        let options = &ConnectOptions {
+            credits: options.credits && plan.service == Service::Rc,
+            ..*options
+        };
         match nodes {
             [0, 1] => self.judge.connect(service, numbers, options),
             [1, 0] => {

@@ -114,7 +114,7 @@ fn draw_manners(rng: &mut Rng) -> Manners {
         window: rng.pick(&[1, 4, 64, 256]),
         ack_delay_ns: rng.pick(&[0, 0, 2_000, 20_000]),
         ack_all: rng.percent(30),
-        ..Manners::default()
+        credits: rng.percent(50),
     }
 }
 
