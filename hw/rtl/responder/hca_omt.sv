@@ -41,7 +41,8 @@ module hca_omt
 
   logic           accept, upd_q, upd_we, alloc, stall, we, ready, alloc_ready, mark_look, unused_in;
   logic [QpW-1:0] upd_qpn_q, waddr, scrub;
-  wqe_idx_t       upd_wqe_q, ahead;
+  wqe_idx_t       upd_wqe_q;
+  logic [15:0]    ahead;
   logic [23:0]    further;
   own_t           new_own, old, wdata;
   hw_mark_t       new_q;
@@ -66,14 +67,14 @@ module hca_omt
     end
   end
 
-  // A WQE further on, or further inside the same WQE.
-  assign ahead   = new_q.wqe - old.mark.wqe;
+  // A WQE further on, or further inside the same WQE. They are never further apart than WQEs may be outstanding.
+  assign ahead   = new_q.wqe[15:0] - old.mark.wqe[15:0];
   assign further = new_q.psn - old.mark.psn;
-  assign alloc   = upd_q && ahead != '0 && !ahead[WqeIndexBits-1] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
+  assign alloc   = upd_q && ahead != '0 && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
                    && !init_i;
   assign stall   = alloc && !alloc_ready;   // some cycles for each block
   assign upd_we  = upd_q && !stall && !init_i
-                   && ((ahead != '0) ? !ahead[WqeIndexBits-1] : (further != '0 && !further[23]));
+                   && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
   assign new_own = '{has_blk: 1'b1, blk: alloc ? alloc_blk : old.blk, mark: new_q};
 
   assign we    = init_i || upd_we || !ready;
