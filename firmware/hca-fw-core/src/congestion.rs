@@ -28,7 +28,7 @@ impl Control {
         let row = LinkCongestion(cmd.row());
         if row.enable() {
             check(&row)?;
-            if self.ports[at].infiniband() {
+            if self.ports[at].infiniband() || self.has_transport_alone() {
                 return Err((AdminStatus::Unsupported, cmd.port_num().into()));
             }
         }

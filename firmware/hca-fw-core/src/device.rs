@@ -51,7 +51,7 @@ impl Control {
         // Page sizes 4 KiB .. 1 GiB.
         d.set_page_size_cap(0x7fff_f000);
         // Frames are the manager's alone.
-        let raw = if func == MANAGER {
+        let raw = if func == MANAGER && !self.has_transport_alone() {
             d.set_raw_packet_caps(RAW_CAP_IP_CSUM);
             d.set_rss_qps(RSS_QPS as u8);
             d.set_rss_entries(RSS_ENTRIES as u8);
@@ -102,9 +102,11 @@ impl Control {
         d.set_num_comp_vectors(hal.vectors(func));
         d.set_max_eq(self.eq_ids.limit());
         d.set_max_eqe(1 << MAX_LOG_EQ_SIZE);
-        d.set_pacing_min_kbps(crate::rate::MIN_KBPS);
-        d.set_pacing_max_kbps(crate::rate::PORT_KBPS);
-        d.set_pacing_qp_types(1 << PACED_QP_TYPE);
+        if !self.has_transport_alone() {
+            d.set_pacing_min_kbps(crate::rate::MIN_KBPS);
+            d.set_pacing_max_kbps(crate::rate::PORT_KBPS);
+            d.set_pacing_qp_types(1 << PACED_QP_TYPE);
+        }
         d.set_max_inline_data(MAX_INLINE_BYTES);
         d.set_max_mtt(MAX_PAGES);
         d.set_completion_timestamp_mask(u64::MAX);

@@ -201,6 +201,8 @@ pub struct Firmware {
 /// instruction reaches from the beginning needs no address of its own, so what is small and used often comes first.
 #[repr(C)]
 pub(crate) struct Control {
+    #[cfg(feature = "std")]
+    transport_alone: bool,
     /// The function that had the last turn.
     last_turn: u8,
     /// Functions that there may be work for, a bit each.
@@ -279,6 +281,13 @@ impl Firmware {
     /// firmware has records for. Before [`Firmware::init_ports`], after [`Firmware::share_among`].
     pub fn share_lines(&mut self, lines: u32) {
         self.control.share_lines(lines);
+    }
+
+    /// The hardware is a model of the transport alone: what a port does beside it (raw packets, pacing, congestion
+    /// control) is refused, and not among the capabilities.
+    #[cfg(feature = "std")]
+    pub fn set_transport_alone(&mut self) {
+        self.control.transport_alone = true;
     }
 
     /// The state after reset, on the heap (hosts only: it is larger than many stacks).
@@ -390,8 +399,18 @@ impl Firmware {
 }
 
 impl Control {
+    /// See [`Firmware::set_transport_alone`]. The image for a card's own processor has nothing of it.
+    const fn has_transport_alone(&self) -> bool {
+        #[cfg(feature = "std")]
+        return self.transport_alone;
+        #[cfg(not(feature = "std"))]
+        false
+    }
+
     const fn new(functions: u32) -> Self {
         Self {
+            #[cfg(feature = "std")]
+            transport_alone: false,
             funcs: Table::new([const { Func::new() }; NUM_FUNCS]),
             last_turn: 0,
             busy: 0,

@@ -76,6 +76,7 @@ impl Control {
             service,
             Ok(Service::Rc | Service::Uc | Service::Ud | Service::Xrc | Service::Raw)
         );
+        let is_served = is_served && !(service == Ok(Service::Raw) && self.has_transport_alone());
         if !is_served
             || ((cmd.is_gsi() || cmd.is_smi()) && service != Ok(Service::Ud))
             || (cmd.is_gsi() && cmd.is_smi())
@@ -270,6 +271,10 @@ impl Control {
         }
         if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP) {
             return Err((AdminStatus::Unsupported, mask.bits()));
+        }
+        let paces = mask.contains(Attr::RATE_LIMIT) && given.rate_limit() != 0;
+        if paces && self.has_transport_alone() {
+            return Err((AdminStatus::Unsupported, Attr::RATE_LIMIT.bits()));
         }
         let is_management = self.qps[i].is_management();
         // KEY-24: what a peer believes of such a Q_Key is that an operating system stands behind it.

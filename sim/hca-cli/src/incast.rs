@@ -115,6 +115,7 @@ impl Row {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    crate::options::CardOptions::default().need_cycles("incast")?;
     if args.pcap.is_some() && args.control.len() != 1 {
         bail!("--pcap is for one algorithm: say which with --control");
     }

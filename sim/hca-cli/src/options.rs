@@ -1,7 +1,7 @@
 //! Options that several commands share.
 
 use clap::ValueEnum;
-use hca_cosim::Processor;
+use hca_cosim::{Design, Processor};
 use hca_host::PcieParams;
 use hca_link::{FaultSpec, LinkKind};
 use std::fmt;
@@ -44,21 +44,25 @@ pub struct Machine {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads())]
     pub threads: usize,
     #[command(flatten)]
-    pub firmware: FirmwareOption,
+    pub cards: CardOptions,
 }
 
 impl Default for Machine {
     fn default() -> Self {
         Self {
             threads: 1,
-            firmware: FirmwareOption::default(),
+            cards: CardOptions::default(),
         }
     }
 }
 
-/// Where firmware runs.
+/// What the cards are made of.
 #[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq)]
-pub struct FirmwareOption {
+pub struct CardOptions {
+    /// Cards without gates: the transport's reference model behind the same registers and rings, fast, without cycles
+    /// inside (docs/model.md); as HCA_CARD says, else the RTL
+    #[arg(long)]
+    pub model: bool,
     /// What runs the cards' firmware: this machine, or each card's own RISC-V processor, cycle by cycle; as
     /// HCA_FIRMWARE says, else native
     #[arg(long, value_name = "WHERE")]
@@ -74,9 +78,23 @@ pub enum FirmwareOn {
     Core,
 }
 
-impl FirmwareOption {
+impl CardOptions {
+    /// Fails where they are chosen to be models, for a command that counts cycles of the RTL.
+    pub fn need_cycles(self, command: &str) -> anyhow::Result<()> {
+        if self.model || Design::chosen() == Design::Model {
+            anyhow::bail!(
+                "hca {command} measures the cycles of the RTL, and a card of the model has none: leave --model and \
+                 HCA_CARD away"
+            );
+        }
+        Ok(())
+    }
+
     /// For all cards that this thread makes.
     pub fn apply(self) {
+        if self.model {
+            Design::Model.choose();
+        }
         if let Some(firmware) = self.firmware {
             let processor = match firmware {
                 FirmwareOn::Native => Processor::Native,

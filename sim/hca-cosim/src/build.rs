@@ -5,7 +5,7 @@ use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
 use hca_topology::{EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
 use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
-use crate::{CardConfig, Identity, Neighbour, OpVls, SimError};
+use crate::{CardConfig, Design, Identity, Neighbour, OpVls, SimError};
 
 /// What a topology has become; cards, switches and cables in its order.
 pub struct Built {
@@ -121,9 +121,14 @@ impl Fabric {
         }
         let mut cards = Vec::new();
         for (index, card) in topology.cards.iter().enumerate() {
+            let design = match card.is_model {
+                true => Design::Model,
+                false => Design::chosen(),
+            };
             cards.push(fabric.add_card(CardConfig {
                 pcie: card.pcie.clone(),
                 ..CardConfig::with_wires(
+                    design,
                     &card.name,
                     &identities(topology, index),
                     card.functions,

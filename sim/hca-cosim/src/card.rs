@@ -7,14 +7,16 @@ use std::path::Path;
 use hca_abi::{PortView, SocFault};
 use hca_fw_core::{Identity, Neighbour};
 use hca_host::{Host, PcieModel, PcieParams};
-use hca_link::Cable;
+use hca_link::{Cable, Dir};
 use hca_vsim::{Dut, Model};
 
 use crate::circuit::Circuit;
 use crate::core_firmware::{Board, CoreFirmware, ProcessorCounters};
+use crate::design::Design;
 use crate::firmware::{FirmwareEntry, FirmwarePort, Program, ProgramPort, firmware_with_wires, shared_lines};
 use crate::flash::Flash;
-use crate::observe::SentPacket;
+use crate::functional::{Functional, PacketEnd};
+use crate::observe::{PacketNotes, SentPacket};
 use crate::port_observer::PortObserver;
 use crate::processor::Processor;
 use crate::stamps::Stamp;
@@ -25,7 +27,9 @@ use crate::{NUM_FUNCS, NUM_PORTS, SimError};
 pub struct CardConfig {
     /// For messages and seeds; unique in a fabric.
     pub name: String,
-    /// The design.
+    /// What does its work.
+    pub design: Design,
+    /// The design in gates, of a card that has some.
     pub model: Model,
     /// Ports fitted, 1 or 2.
     pub ports: u8,
@@ -64,11 +68,23 @@ impl CardConfig {
     /// The same with its tables divided among the first `functions` functions only, 1 to 4; it knows who has which GID
     /// on its networks.
     pub fn with_shares(name: &str, identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> Self {
-        Self::with_wires(name, identities, functions, neighbours, Vec::new())
+        Self::of_design(Design::chosen(), name, identities, functions, neighbours)
+    }
+
+    /// The same of a design that may be another one than the other cards'.
+    pub fn of_design(
+        design: Design,
+        name: &str,
+        identities: &[Identity],
+        functions: u8,
+        neighbours: &[Neighbour],
+    ) -> Self {
+        Self::with_wires(design, name, identities, functions, neighbours, Vec::new())
     }
 
     /// The same with wires to the outside at some ports, from 1: it asks there for neighbours that it does not know.
     pub(crate) fn with_wires(
+        design: Design,
         name: &str,
         identities: &[Identity],
         functions: u8,
@@ -82,12 +98,14 @@ impl CardConfig {
                 neighbours,
                 wires,
                 shared_lines(),
+                design,
             )),
             Processor::Core => {
                 CardFirmware::Core(Box::new(Board::new(identities, functions, neighbours, wires)))
             }
         };
         Self {
+            design,
             model: if identities.len() > 1 {
                 Model::TwoPorts
             } else {
@@ -105,7 +123,7 @@ impl CardConfig {
     /// Of [`CardConfig::with_shares`]: the QPs of a function share `lines` lines, and those at rest are in the memory
     /// of the firmware, which runs natively.
     pub fn share_lines(mut self, identities: &[Identity], functions: u8, lines: u32) -> Self {
-        let entry = firmware_with_wires(identities, functions, &[], Vec::new(), Some(lines));
+        let entry = firmware_with_wires(identities, functions, &[], Vec::new(), Some(lines), Design::Rtl);
         self.firmware = CardFirmware::Native(entry);
         self
     }
@@ -128,6 +146,7 @@ impl CardConfig {
     pub fn with_firmware(name: &str, firmware: FirmwareEntry) -> Self {
         Self {
             name: name.to_owned(),
+            design: Design::Rtl,
             model: Model::Probe,
             ports: 1,
             guid: 0,
@@ -152,10 +171,16 @@ pub struct CardCounters {
     pub firmware_accesses: u64,
 }
 
+/// What does a card's work, with everything at its ports.
+pub(crate) enum Engine {
+    Rtl(Box<Circuit>),
+    Functional(Box<Functional>),
+}
+
 /// A simulated card.
 pub struct Card {
     guid: u64,
-    pub(crate) circuit: Circuit,
+    engine: Engine,
     program: Option<Program>,
     pub(crate) host: Host,
     interrupts: BTreeMap<(u8, u16), u64>,
@@ -165,6 +190,9 @@ pub struct Card {
 impl Card {
     /// `registers` decides what they hold before reset, `seed` all other randomness.
     pub(crate) fn new(config: CardConfig, seed: u64, registers: u64) -> Result<Self, SimError> {
+        if config.design == Design::Model {
+            return Self::functional(config, seed);
+        }
         let (program, firmware) = match config.firmware {
             CardFirmware::Native(entry) => {
                 let program = Program::new(entry, config.firmware_think_cycles)?;
@@ -187,7 +215,7 @@ impl Card {
         circuit.stop_on_violation = config.stop_on_violation;
         Ok(Self {
             guid: config.guid,
-            circuit,
+            engine: Engine::Rtl(Box::new(circuit)),
             program,
             host: Host::new(NUM_FUNCS),
             interrupts: BTreeMap::new(),
@@ -195,9 +223,77 @@ impl Card {
         })
     }
 
+    /// A card without gates.
+    fn functional(config: CardConfig, seed: u64) -> Result<Self, SimError> {
+        let refuse = |what| SimError::Functional {
+            card: config.name.clone(),
+            what,
+        };
+        let CardFirmware::Native(entry) = config.firmware else {
+            return Err(refuse(
+                "it has no processor of its own for firmware; choose native firmware, or the RTL",
+            ));
+        };
+        if shared_lines().is_some() {
+            return Err(refuse(
+                "its QPs share no lines; leave HCA_SHARED_LINES away, or choose the RTL",
+            ));
+        }
+        let pcie = PcieModel::new(config.pcie, seed)?;
+        let ports = config.ports.clamp(1, NUM_PORTS);
+        Ok(Self {
+            guid: config.guid,
+            engine: Engine::Functional(Box::new(Functional::new(config.name, pcie, ports))),
+            program: Some(Program::new(entry, 0)?),
+            host: Host::new(NUM_FUNCS),
+            interrupts: BTreeMap::new(),
+            observer: None,
+        })
+    }
+
+    /// What does its work.
+    pub fn design(&self) -> Design {
+        match &self.engine {
+            Engine::Rtl(_) => Design::Rtl,
+            Engine::Functional(_) => Design::Model,
+        }
+    }
+
+    fn circuit(&self) -> Option<&Circuit> {
+        match &self.engine {
+            Engine::Rtl(circuit) => Some(circuit),
+            Engine::Functional(_) => None,
+        }
+    }
+
+    fn circuit_mut(&mut self) -> Option<&mut Circuit> {
+        match &mut self.engine {
+            Engine::Rtl(circuit) => Some(circuit),
+            Engine::Functional(_) => None,
+        }
+    }
+
+    fn firmware(&self) -> &FirmwarePort {
+        match &self.engine {
+            Engine::Rtl(circuit) => &circuit.firmware,
+            Engine::Functional(card) => &card.firmware,
+        }
+    }
+
+    /// Its PCIe link, for whoever drives it.
+    pub(crate) fn pcie_mut(&mut self) -> &mut PcieModel {
+        match &mut self.engine {
+            Engine::Rtl(circuit) => &mut circuit.pcie,
+            Engine::Functional(card) => &mut card.pcie,
+        }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.circuit.name
+        match &self.engine {
+            Engine::Rtl(circuit) => &circuit.name,
+            Engine::Functional(card) => &card.name,
+        }
     }
 
     /// What it calls itself, an EUI-64; 0: nothing.
@@ -207,27 +303,48 @@ impl Card {
 
     /// Its ports.
     pub fn ports(&self) -> u8 {
-        self.circuit.wires.len() as u8
+        match &self.engine {
+            Engine::Rtl(circuit) => circuit.wires.len() as u8,
+            Engine::Functional(card) => card.ports.len() as u8,
+        }
     }
 
-    /// Its end of the cable at a port, from 1.
-    pub(crate) fn attachment(&self, port: u8) -> Option<&Attachment> {
-        self.circuit
-            .wires
-            .get(usize::from(port).wrapping_sub(1))?
-            .attachment
-            .as_ref()
+    /// The cable at a port, from 1, and the directions in which it sends and receives there.
+    pub(crate) fn attachment(&self, port: u8) -> Option<(usize, Dir, Dir)> {
+        let at = usize::from(port).wrapping_sub(1);
+        match &self.engine {
+            Engine::Rtl(circuit) => {
+                let attachment = circuit.wires.get(at)?.attachment.as_ref()?;
+                Some((attachment.cable, attachment.tx, attachment.rx.dir()))
+            }
+            Engine::Functional(card) => {
+                let end = card.ports.get(at)?.end.as_ref()?;
+                Some((end.cable, end.tx, end.rx))
+            }
+        }
     }
 
     /// Plugs a cable in; the port is there.
     pub(crate) fn attach(&mut self, port: u8, attachment: Attachment) {
-        self.circuit.wires[usize::from(port) - 1].attachment = Some(attachment);
-        self.circuit.quiet = None;
+        let at = usize::from(port) - 1;
+        match &mut self.engine {
+            Engine::Rtl(circuit) => {
+                circuit.wires[at].attachment = Some(attachment);
+                circuit.quiet = None;
+            }
+            Engine::Functional(card) => {
+                let Attachment { cable, kind, tx, rx } = attachment;
+                card.ports[at].end = Some(PacketEnd::new(cable, kind, tx, rx.dir()));
+            }
+        }
     }
 
     /// Length of its cycle.
     pub fn cycle_ps(&self) -> u64 {
-        self.circuit.cycle_ps
+        match &self.engine {
+            Engine::Rtl(circuit) => circuit.cycle_ps,
+            Engine::Functional(card) => card.cycle_ps,
+        }
     }
 
     /// Memory and IOMMU of its host.
@@ -237,12 +354,15 @@ impl Card {
 
     /// Its PCIe link.
     pub fn pcie(&self) -> &PcieModel {
-        &self.circuit.pcie
+        match &self.engine {
+            Engine::Rtl(circuit) => &circuit.pcie,
+            Engine::Functional(card) => &card.pcie,
+        }
     }
 
     /// From now on its host answers one read in so many never; 0: all are answered.
     pub fn lose_reads(&mut self, one_in: u32) {
-        self.circuit.pcie.lose_reads(one_in);
+        self.pcie_mut().lose_reads(one_in);
     }
 
     /// Counts what it has made visible to its host: lines written and interrupts.
@@ -252,30 +372,38 @@ impl Card {
 
     /// What it has done.
     pub fn counters(&self) -> CardCounters {
+        let (evaluated_cycles, [tx_packets, rx_packets]) = match &self.engine {
+            Engine::Rtl(circuit) => {
+                let sent = circuit.wires.iter().map(|wire| wire.tx_packets).sum();
+                let received = circuit.wires.iter().map(|wire| wire.rx_packets).sum();
+                (circuit.evaluated_cycles, [sent, received])
+            }
+            Engine::Functional(card) => (card.steps, card.packets()),
+        };
         CardCounters {
-            evaluated_cycles: self.circuit.evaluated_cycles,
-            firmware_accesses: self.circuit.firmware.accesses(),
-            tx_packets: self.circuit.wires.iter().map(|wire| wire.tx_packets).sum(),
-            rx_packets: self.circuit.wires.iter().map(|wire| wire.rx_packets).sum(),
+            evaluated_cycles,
+            firmware_accesses: self.firmware().accesses(),
+            tx_packets,
+            rx_packets,
         }
     }
 
     /// Lines that the firmware on its own processor has printed since the last call.
     pub fn take_console(&mut self) -> Vec<String> {
-        match &mut self.circuit.firmware {
-            FirmwarePort::Program(_) => Vec::new(),
-            FirmwarePort::Core(core) => core.take_lines(),
+        match self.circuit_mut().map(|circuit| &mut circuit.firmware) {
+            Some(FirmwarePort::Core(core)) => core.take_lines(),
+            _ => Vec::new(),
         }
     }
 
     /// What its firmware has said last that a port, from 1, is; nothing before it has looked.
     pub fn port_view(&self, port_num: u8) -> Option<PortView> {
-        self.circuit.firmware.view(port_num)
+        self.firmware().view(port_num)
     }
 
     /// Its own processor's cycles awake, and restarts by the watchdog; none where firmware runs natively.
     pub fn processor(&self) -> Option<ProcessorCounters> {
-        match &self.circuit.firmware {
+        match self.firmware() {
             FirmwarePort::Program(_) => None,
             FirmwarePort::Core(core) => Some(core.counters()),
         }
@@ -307,40 +435,47 @@ impl Card {
     }
 
     fn core(&mut self) -> &mut CoreFirmware {
-        match &mut self.circuit.firmware {
-            FirmwarePort::Core(core) => core,
-            FirmwarePort::Program(_) => {
-                panic!("this card's firmware runs natively, without a processor")
-            }
+        match self.circuit_mut().map(|circuit| &mut circuit.firmware) {
+            Some(FirmwarePort::Core(core)) => core,
+            _ => panic!("this card's firmware runs natively, without a processor"),
         }
     }
 
     /// Lines of page lists that it has read.
     pub fn page_list_reads(&self) -> u64 {
-        self.circuit.page_list_reads
+        self.circuit().map_or(0, |circuit| circuit.page_list_reads)
     }
 
     /// From now on a broken contract or a failed assertion is listed, and does not stop the run.
     pub(crate) fn list_violations(&mut self) {
-        self.circuit.stop_on_violation = false;
+        if let Some(circuit) = self.circuit_mut() {
+            circuit.stop_on_violation = false;
+        }
     }
 
     /// Broken port contracts and failed assertions.
     pub fn violations(&self) -> &[String] {
-        &self.circuit.violations
+        match &self.engine {
+            Engine::Rtl(circuit) => &circuit.violations,
+            Engine::Functional(card) => &card.violations,
+        }
     }
 
-    /// Keeps the last `capacity` port events from now on; 0 switches off.
+    /// Keeps the last `capacity` port events from now on; 0 switches off. A card without gates has none.
     pub fn record_stamps(&mut self, capacity: usize) {
-        self.circuit.stamps.set_capacity(capacity);
+        if let Some(circuit) = self.circuit_mut() {
+            circuit.stamps.set_capacity(capacity);
+        }
     }
 
     /// The port events kept, oldest first; the record is empty afterwards.
     pub fn take_stamps(&mut self) -> Vec<Stamp> {
-        self.circuit.stamps.take()
+        self.circuit_mut()
+            .map(|circuit| circuit.stamps.take())
+            .unwrap_or_default()
     }
 
-    /// Shows every cycle to an observer, or to none.
+    /// Shows every cycle to an observer, or to none. A card without gates has no cycles to show.
     pub fn observe(&mut self, observer: Option<Box<dyn PortObserver>>) {
         self.observer = observer;
     }
@@ -349,9 +484,14 @@ impl Card {
     /// change. The file is made now and ends with the window, or with [`Card::trace_close`].
     pub fn trace_window(&mut self, path: &Path, window: Range<u64>) -> Result<(), SimError> {
         let what = format!("cannot trace card {}", self.name());
-        self.circuit
+        let card = self.name().to_owned();
+        let what_not = "it has no waveform; leave --trace away, or choose the RTL";
+        let Some(circuit) = self.circuit_mut() else {
+            return Err(SimError::Functional { card, what: what_not });
+        };
+        circuit
             .waveform
-            .begin(&mut self.circuit.dut, path, window)
+            .begin(&mut circuit.dut, path, window)
             .map_err(|reason| SimError::Os { what, reason })
     }
 
@@ -359,27 +499,32 @@ impl Card {
     /// Fails where it had to end early.
     pub fn trace_close(&mut self) -> Result<Option<Range<u64>>, SimError> {
         let what = format!("cannot trace card {}", self.name());
-        self.circuit
+        let Some(circuit) = self.circuit_mut() else {
+            return Ok(None);
+        };
+        circuit
             .waveform
-            .end(&mut self.circuit.dut)
+            .end(&mut circuit.dut)
             .map_err(|reason| SimError::Os { what, reason })
     }
 
     /// Notes the packets that go out from now on, or no longer.
     pub(crate) fn note_packets(&mut self, on: bool) {
-        for wire in &mut self.circuit.wires {
-            wire.notes.switch(on);
-        }
+        self.notes().for_each(|notes| notes.switch(on));
+    }
+
+    fn notes(&mut self) -> impl Iterator<Item = &mut PacketNotes> {
+        let (wires, ports) = match &mut self.engine {
+            Engine::Rtl(circuit) => (&mut circuit.wires[..], &mut [][..]),
+            Engine::Functional(card) => (&mut [][..], &mut card.ports[..]),
+        };
+        let wires = wires.iter_mut().map(|wire| &mut wire.notes);
+        wires.chain(ports.iter_mut().map(|port| &mut port.notes))
     }
 
     /// The packets noted since the last call.
     pub(crate) fn take_sent(&mut self) -> Vec<SentPacket> {
-        let mut sent: Vec<_> = self
-            .circuit
-            .wires
-            .iter_mut()
-            .flat_map(|wire| wire.notes.take())
-            .collect();
+        let mut sent: Vec<_> = self.notes().flat_map(PacketNotes::take).collect();
         sent.sort_by_key(|packet| packet.cycle);
         sent
     }
@@ -397,29 +542,58 @@ impl Card {
 
     /// Something is under way in it, on its link or in its firmware; timers that run do not count.
     pub(crate) fn is_moving(&self) -> bool {
-        let circuit = &self.circuit;
-        circuit.quiet.is_none() || !circuit.firmware.is_idle() || circuit.pcie.next_event().is_some()
+        match &self.engine {
+            Engine::Rtl(circuit) => {
+                circuit.quiet.is_none() || !circuit.firmware.is_idle() || circuit.pcie.next_event().is_some()
+            }
+            Engine::Functional(card) => card.is_moving(),
+        }
+    }
+
+    /// Something may change in it in the next cycle already.
+    pub(crate) fn is_restless(&self) -> bool {
+        self.circuit().is_some_and(|circuit| circuit.quiet.is_none())
+    }
+
+    /// The next cycle in which it has to be looked at; see [`Circuit::next_event`].
+    pub(crate) fn next_event(&self, now: u64, cables: &[Cable], with_links: bool) -> Option<u64> {
+        match &self.engine {
+            Engine::Rtl(circuit) => circuit.next_event(now, cables, with_links),
+            Engine::Functional(card) => card.next_event(now, cables, with_links),
+        }
     }
 
     /// Its firmware waits for the time to do something.
     pub(crate) fn has_firmware_timer(&self) -> bool {
-        self.circuit.firmware.has_timer()
+        self.firmware().has_timer()
     }
 
-    /// Begins a cycle: memory is accessed, and what has come by cable is taken.
-    pub(crate) fn begin(&mut self, now: u64, cables: &mut [Cable], checked: bool) {
-        let circuit = &mut self.circuit;
-        circuit.pcie.advance(now, &mut self.host);
-        // Only in the first cycle: later it has gone on before the cycle ended.
-        if let Some(program) = &mut self.program {
-            program.go_on(now, &mut circuit.firmware);
+    /// Begins a cycle: memory is accessed, and what has come by cable is taken. `moving`: see `Fabric::is_moving`.
+    pub(crate) fn begin(&mut self, now: u64, cables: &mut [Cable], checked: bool, moving: bool) {
+        match &mut self.engine {
+            Engine::Rtl(circuit) => {
+                circuit.pcie.advance(now, &mut self.host);
+                // Only in the first cycle: later it has gone on before the cycle ended.
+                if let Some(program) = &mut self.program {
+                    program.go_on(now, &mut circuit.firmware);
+                }
+                circuit.begin(now, cables, checked);
+            }
+            Engine::Functional(card) => {
+                card.pcie.advance(now, &mut self.host);
+                let is_due = card
+                    .next_event(now.saturating_sub(1), cables, moving)
+                    .is_some_and(|at| at <= now);
+                if is_due || card.is_new() {
+                    card.step(now, &mut self.host, self.program.as_mut(), (cables, moving));
+                }
+            }
         }
-        circuit.begin(now, cables, checked);
     }
 
     /// Its model, if it has to be evaluated in this cycle.
     pub(crate) fn due(&mut self) -> Option<&mut Circuit> {
-        self.circuit.is_due().then_some(&mut self.circuit)
+        self.circuit_mut().filter(|circuit| circuit.is_due())
     }
 
     /// Somebody looks at its ports.
@@ -429,22 +603,27 @@ impl Card {
 
     /// Shows a settled cycle.
     pub(crate) fn show(&mut self, now: u64) {
-        if let Some(observer) = self.observer.as_mut().filter(|_| self.circuit.is_due()) {
-            observer.cycle(now, self.circuit.dut.ports());
+        if let (Some(observer), Engine::Rtl(circuit)) = (&mut self.observer, &self.engine)
+            && circuit.is_due()
+        {
+            observer.cycle(now, circuit.dut.ports());
         }
     }
 
     /// Ends a cycle: what the model has sent goes into the cables, and the firmware goes on.
     pub(crate) fn end(&mut self, now: u64, cables: &mut [Cable]) {
-        if !self.circuit.is_due() {
+        let Engine::Rtl(circuit) = &mut self.engine else {
+            return;
+        };
+        if !circuit.is_due() {
             return;
         }
-        self.circuit.end(cables);
+        circuit.end(cables);
         if let Some(program) = &mut self.program
-            && self.circuit.firmware.wants_program()
+            && circuit.firmware.wants_program()
         {
-            program.go_on(now, &mut self.circuit.firmware);
-            self.circuit.judge();
+            program.go_on(now, &mut circuit.firmware);
+            circuit.judge();
         }
     }
 }

@@ -64,6 +64,14 @@ pub enum SimError {
              Run 'rustup target add riscv32imc-unknown-none-elf' and build again, or choose native firmware"
     )]
     NoImage(String),
+    /// Something that a card of the model does not have.
+    #[error("card {card} is a model without gates (--model, HCA_CARD=model): {what}")]
+    Functional {
+        /// The card.
+        card: String,
+        /// What it does not have, and what to do.
+        what: &'static str,
+    },
     /// More neighbours than the board's memory holds.
     #[error("card {card}: the board's memory holds {limit} neighbours, not {count}")]
     BoardFull {

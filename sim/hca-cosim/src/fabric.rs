@@ -11,6 +11,7 @@ use hca_vsim::DATA_VLS;
 use crate::card::{Card, CardConfig};
 use crate::circuit::Circuit;
 use crate::crew::Crew;
+use crate::design::Design;
 use crate::outside::{Outside, OutsideId};
 use crate::peer::{Peer, PeerEnd, PeerId};
 use crate::wire::Attachment;
@@ -178,6 +179,9 @@ impl Fabric {
             let Some((id, port)) = end.card() else { continue };
             // A loopback plug keeps what is made last: it sends and receives from A to B.
             let tx = if loopback { Dir::AToB } else { tx };
+            if self.cards[id.0].design() == Design::Model {
+                self.net.cables_mut()[cable].set_delivery(rx.dir(), Delivery::LastBit);
+            }
             let attachment = Attachment { cable, kind, tx, rx };
             self.cards[id.0].attach(port, attachment);
         }
@@ -267,20 +271,22 @@ impl Fabric {
 
     /// The cable at a port of a card, from 1.
     pub fn cable_at(&self, card: CardId, port: u8) -> Option<CableId> {
-        self.card(card).attachment(port).map(|at| CableId(at.cable))
+        self.card(card).attachment(port).map(|(cable, ..)| CableId(cable))
     }
 
     /// What a port of a card, from 1, has sent and received, by its cable.
     pub fn port_stats(&self, card: CardId, port: u8) -> Option<[DirStats; 2]> {
-        let at = self.card(card).attachment(port)?;
-        let stats = self.net.cables()[at.cable].stats();
-        Some([*stats.dir(at.tx), *stats.dir(at.rx.dir())])
+        let (cable, tx, rx) = self.card(card).attachment(port)?;
+        let stats = self.net.cables()[cable].stats();
+        Some([*stats.dir(tx), *stats.dir(rx)])
     }
 
     /// Kind of the cable at the first port of a card; Ethernet without one.
     pub fn link_kind(&self, card: CardId) -> LinkKind {
         let attachment = self.cards[card.0].attachment(1);
-        attachment.map_or(LinkKind::Ethernet, |at| self.net.cables()[at.cable].config().kind)
+        attachment.map_or(LinkKind::Ethernet, |(cable, ..)| {
+            self.net.cables()[cable].config().kind
+        })
     }
 
     /// Nanoseconds since the start, by the clock of a card.
@@ -308,7 +314,7 @@ impl Fabric {
             data,
             strb,
         };
-        self.cards[card.0].circuit.pcie.push_mmio(self.now, request);
+        self.cards[card.0].pcie_mut().push_mmio(self.now, request);
     }
 
     /// The host starts to read a register; the value comes through [`Fabric::take_mmio_value`] with the id
@@ -320,13 +326,13 @@ impl Fabric {
             addr: addr & !3,
             id: self.next_id,
         };
-        self.cards[card.0].circuit.pcie.push_mmio(self.now, request);
+        self.cards[card.0].pcie_mut().push_mmio(self.now, request);
         self.next_id
     }
 
     /// The next register value that has reached the host of a card.
     pub fn take_mmio_value(&mut self, card: CardId) -> Option<(u64, u32)> {
-        self.cards[card.0].circuit.pcie.take_mmio_value()
+        self.cards[card.0].pcie_mut().take_mmio_value()
     }
 
     /// Moves time to the next cycle in which anything happens, but not beyond `limit`. False: nothing is
@@ -389,13 +395,13 @@ impl Fabric {
         let moving = self.is_moving();
         if moving && !self.jumps {
             for cycle in self.now + 1..next {
-                self.step_cards(cycle, true);
+                self.step_cards(cycle, true, moving);
             }
         }
         self.now = next;
         // Before anybody can hear of it.
         self.cards.iter_mut().for_each(|card| card.host.keep_up(next));
-        self.step_cards(next, moving && !self.jumps);
+        self.step_cards(next, moving && !self.jumps, moving);
         self.net.step(next, moving);
         for outside in &self.outsides {
             outside.step(next, self.net.cables_mut());
@@ -406,11 +412,11 @@ impl Fabric {
     }
 
     /// A cycle of all cards. What one sends in it another sees in the next at the earliest.
-    fn step_cards(&mut self, now: u64, checked: bool) {
+    fn step_cards(&mut self, now: u64, checked: bool, moving: bool) {
         let cables = self.net.cables_mut();
         let mut is_observed = false;
         for card in &mut self.cards {
-            card.begin(now, cables, checked);
+            card.begin(now, cables, checked, moving);
             is_observed |= card.is_observed();
         }
         if is_observed {
@@ -466,13 +472,13 @@ impl Fabric {
 
     /// The next cycle in which anything happens; `None`: nothing is under way.
     pub fn next_cycle(&self) -> Option<u64> {
-        if self.cards.iter().any(|card| card.circuit.quiet.is_none()) {
+        if self.cards.iter().any(Card::is_restless) {
             return Some(self.now + 1);
         }
         let moving = self.is_moving();
         let cables = self.net.cables();
         let cards = self.cards.iter();
-        let cards = cards.map(|card| card.circuit.next_event(self.now, cables, moving));
+        let cards = cards.map(|card| card.next_event(self.now, cables, moving));
         let outsides = self.outsides.iter().map(|outside| outside.next_event(cables));
         let peers = self.peers.iter().map(|peer| peer.next_event(cables));
         let events = cards

@@ -8,6 +8,7 @@ use hca_outside::Host;
 use hca_vsim::Ports;
 
 use crate::core_firmware::CoreFirmware;
+use crate::design::Design;
 use crate::{NUM_PORTS, SimError};
 
 const STACK_BYTES: usize = 4 << 20;
@@ -36,7 +37,7 @@ pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
 /// The card's firmware, compiled for this machine; an identity for each port, how many functions share its tables, and
 /// who is on its networks.
 pub fn native_firmware(identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> FirmwareEntry {
-    firmware_with_wires(identities, functions, neighbours, Vec::new(), None)
+    firmware_with_wires(identities, functions, neighbours, Vec::new(), None, Design::Rtl)
 }
 
 /// Lines that the QPs of a function share, as `HCA_SHARED_LINES` says; without it each QP has its own.
@@ -52,12 +53,16 @@ pub(crate) fn firmware_with_wires(
     neighbours: &[Neighbour],
     wires: Vec<(u8, hca_outside::Neighbours)>,
     lines: Option<u32>,
+    design: Design,
 ) -> FirmwareEntry {
     let (identities, neighbours) = (identities.to_vec(), neighbours.to_vec());
     Box::new(move |bus| {
         let mut firmware = Firmware::boxed_for(functions);
         if let Some(lines) = lines {
             firmware.share_lines(lines);
+        }
+        if design == Design::Model {
+            firmware.set_transport_alone();
         }
         firmware.set_neighbours(&neighbours);
         firmware.init_ports(bus, &identities);
@@ -428,6 +433,34 @@ impl ProgramPort {
             left: 0,
             words: Vec::new(),
             accesses: 0,
+        }
+    }
+
+    /// What the program wants of a card that answers at once: a write, where, and what. It waits for nothing else.
+    pub fn asked(&self) -> Option<(bool, u32, u32)> {
+        let (writes, addr, data) = self.access;
+        matches!(self.state, State::Thinking(_)).then_some((writes != 0, addr & 0xf_ffff, data))
+    }
+
+    /// It has it.
+    pub fn answer(&mut self, value: u32) {
+        self.accesses += 1;
+        self.state = State::Computing(value);
+    }
+
+    /// What it lets the card work on is done already. False: it does not.
+    pub fn skip_pause(&mut self) -> bool {
+        let pauses = matches!(self.state, State::Pausing(_));
+        if pauses {
+            self.state = State::Computing(0);
+        }
+        pauses
+    }
+
+    /// The interrupt line is up.
+    pub fn wake(&mut self) {
+        if let State::Sleeping(_) = self.state {
+            self.state = State::Computing(0);
         }
     }
 

@@ -136,7 +136,8 @@ impl Host {
         self.log(fault);
     }
 
-    pub(crate) fn log(&mut self, fault: Fault) {
+    /// Notes a fault that a read was given.
+    pub fn log(&mut self, fault: Fault) {
         self.fault_count += 1;
         if self.faults.len() == FAULT_LOG {
             self.faults.pop_front();

@@ -38,6 +38,8 @@ const WAKE_AT: usize = 64;
 const ACCESSES_MAX: u64 = 65_536;
 /// Looks before a sleep: a thread that is awake does an access in a microsecond.
 const SPINS: u32 = 64;
+/// Looks that leave the processor to the thread that is waited for, before a sleep.
+const YIELDS: u32 = 16;
 /// Failed writes whose addresses are kept; more are only counted.
 const FAILED_WRITES_MAX: usize = 32;
 /// Whole lines that are written at once, where they follow each other: a call costs more than the bytes.
@@ -118,6 +120,23 @@ impl Common {
         let mut patience = lock(&self.patience);
         let begin = Instant::now();
         let limit = patience.limit(begin);
+        let is_done = self.sleep(number, begin, limit);
+        patience.spend(begin.elapsed());
+        is_done
+    }
+
+    /// Waits without a look at patience.
+    fn wait_for(&self, number: u64, limit: Duration) -> bool {
+        for _ in 0..YIELDS {
+            if self.is_done(number) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        self.sleep(number, Instant::now(), limit)
+    }
+
+    fn sleep(&self, number: u64, begin: Instant, limit: Duration) -> bool {
         let mut results = lock(&self.results);
         self.awaited.store(number, Ordering::SeqCst);
         while !self.is_done(number) {
@@ -130,7 +149,6 @@ impl Common {
         }
         self.awaited.store(u64::MAX, Ordering::SeqCst);
         drop(results);
-        patience.spend(begin.elapsed());
         self.is_done(number)
     }
 
@@ -265,6 +283,11 @@ impl Ticket {
     /// It is done, now or before there is no patience left with this memory.
     pub(crate) fn wait(&self) -> bool {
         self.common.wait(self.number)
+    }
+
+    /// It is done within this time.
+    pub(crate) fn wait_for(&self, limit: Duration) -> bool {
+        self.common.wait_for(self.number, limit)
     }
 
     /// It is done.

@@ -14,6 +14,15 @@ pub enum Service {
     Uc,
     /// Unreliable datagram (XPORT-4).
     Ud,
+    /// Extended reliable connection (SPEC-3): its requests name the receive queue.
+    Xrc,
+}
+
+impl Service {
+    /// Requests are answered, and sent again until they are.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::Xrc)
+    }
 }
 
 /// What the specification leaves to each implementation. Any choice is right; a peer has to live with all of them.
@@ -52,6 +61,8 @@ pub struct QpConfig {
     pub service: Service,
     /// Its number.
     pub qpn: u32,
+    /// What its datagrams name as their source: the same, but 0 and 1 of management (MGMT-4).
+    pub source_qpn: u32,
     /// The peer's.
     pub dest_qpn: u32,
     /// Headers of packets to the peer.
@@ -82,7 +93,7 @@ pub struct QpConfig {
     pub access: Access,
     /// Protection domain.
     pub domain: u32,
-    /// Number of the receive queue; QPs with the same one share it (SPEC-4).
+    /// Number of the receive queue; QPs with the same one share it (SPEC-4). XRC: what the last request has named.
     pub receive_queue: u32,
     /// What is left free.
     pub manners: Manners,
@@ -94,6 +105,7 @@ impl QpConfig {
         Self {
             service: Service::Rc,
             qpn,
+            source_qpn: qpn,
             dest_qpn,
             link,
             pkey: 0xffff,

@@ -48,6 +48,7 @@ mod requester;
 mod responder;
 mod timers;
 mod work;
+mod world;
 
 pub use checker::{Checker, ConnectionSpec, EndSpec, PIPELINE_NS, Violation};
 pub use config::{Manners, QpConfig, Service};
@@ -56,5 +57,7 @@ pub use link::{example_link, reply_link, same_sender};
 pub use memory::{Access, Memory, Refusal, Sge};
 pub use model::{Model, ModelError, ModelEvent};
 pub use packet::{Frame, Packet};
+pub use qp::{Qp, pkeys_match};
 pub use timers::{ack_timeout_ns, rnr_wait_ns};
 pub use work::{Atomic, Completion, Destination, Op, RecvRequest, SendFlags, SendRequest};
+pub use world::{BadReceive, World};

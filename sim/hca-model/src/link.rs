@@ -23,8 +23,8 @@ pub fn reply_link(link: &Link) -> Link {
     reply
 }
 
-/// QPS-17: `arrived` are the headers of a packet from whom `to_peer` leads to. Addresses alone count: LIDs without a
-/// GRH, GIDs or IP addresses otherwise.
+/// QPS-17: `arrived` are the headers of a packet from whom `to_peer` leads to. Addresses alone count: IP addresses, or
+/// LIDs, and GIDs where both sides have a GRH.
 pub fn same_sender(arrived: &Link, to_peer: &Link) -> bool {
     match (arrived, to_peer) {
         (Link::Ethernet { ip: found, .. }, Link::Ethernet { ip: wanted, .. }) => match (found, wanted) {
@@ -44,9 +44,8 @@ pub fn same_sender(arrived: &Link, to_peer: &Link) -> bool {
             Link::InfiniBand { lrh, grh },
         ) => {
             let gids = match (found_grh, grh) {
-                (None, None) => true,
                 (Some(found), Some(wanted)) => (found.sgid, found.dgid) == (wanted.dgid, wanted.sgid),
-                _ => false,
+                _ => true,
             };
             gids && found.slid == lrh.dlid
         }

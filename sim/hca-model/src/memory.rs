@@ -22,6 +22,11 @@ impl Access {
     pub const ALL: Self =
         Self(Self::LOCAL.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);
 
+    /// Rights by their bits in `hca_abi::access`.
+    pub const fn of_bits(bits: u32) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
     /// Has at least the rights of `other`.
     pub const fn allows(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -156,34 +161,10 @@ impl Memory {
         region.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
-
-    /// `len` bytes of a gather list from `offset` on.
-    pub fn gather(&self, domain: u32, list: &[Sge], offset: u32, len: u32) -> Result<Vec<u8>, Refusal> {
-        let mut bytes = Vec::with_capacity(len as usize);
-        for piece in cut(list, offset, len)? {
-            bytes.extend_from_slice(self.read(domain, piece, Access::NONE)?);
-        }
-        Ok(bytes)
-    }
-
-    /// Puts bytes into a scatter list from `offset` on; nothing is written where any of it is refused.
-    pub fn scatter(&mut self, domain: u32, list: &[Sge], offset: u32, bytes: &[u8]) -> Result<(), Refusal> {
-        let pieces = cut(list, offset, bytes.len() as u32)?;
-        for piece in &pieces {
-            self.check(domain, *piece, Access::LOCAL)?;
-        }
-        let mut rest = bytes;
-        for piece in pieces {
-            let (now, later) = rest.split_at(piece.len as usize);
-            self.write(domain, piece.lkey, piece.addr, now, Access::LOCAL)?;
-            rest = later;
-        }
-        Ok(())
-    }
 }
 
 /// The parts of a list in which `len` bytes from `offset` on lie. Empty ones touch nothing and need no key.
-fn cut(list: &[Sge], offset: u32, len: u32) -> Result<Vec<Sge>, Refusal> {
+pub(crate) fn cut(list: &[Sge], offset: u32, len: u32) -> Result<Vec<Sge>, Refusal> {
     let (mut skip, mut left) = (u64::from(offset), u64::from(len));
     let mut pieces = Vec::new();
     for entry in list {
@@ -234,20 +215,10 @@ mod tests {
 
     #[test]
     fn lists_are_cut_anywhere() {
-        let mut memory = Memory::default();
-        let key = memory.register(0, 0, (0..32).collect(), Access::LOCAL);
-        let list = [Sge::new(key, 4, 3), Sge::new(0, 0, 0), Sge::new(key, 20, 5)];
-        assert_eq!(memory.gather(0, &list, 2, 4), Ok(vec![6, 20, 21, 22]));
-        assert_eq!(memory.gather(0, &list, 5, 4), Err(Refusal::TooShort));
-        memory.scatter(0, &list, 1, &[100, 101, 102]).unwrap();
-        assert_eq!(memory.bytes(key).unwrap()[5..7], [100, 101]);
-        assert_eq!(memory.bytes(key).unwrap()[20], 102);
-        let wrong = [Sge::new(key, 0, 1), Sge::new(key + 1, 0, 1)];
-        assert_eq!(memory.scatter(0, &wrong, 0, &[1, 2]), Err(Refusal::Key));
-        assert_eq!(
-            memory.bytes(key).unwrap()[0],
-            0,
-            "nothing of a refused list is written"
-        );
+        let list = [Sge::new(7, 4, 3), Sge::new(0, 0, 0), Sge::new(8, 20, 5)];
+        assert_eq!(cut(&list, 2, 4), Ok(vec![Sge::new(7, 6, 1), Sge::new(8, 20, 3)]));
+        assert_eq!(cut(&list, 5, 3), Ok(vec![Sge::new(8, 22, 3)]));
+        assert_eq!(cut(&list, 8, 0), Ok(Vec::new()));
+        assert_eq!(cut(&list, 5, 4), Err(Refusal::TooShort));
     }
 }

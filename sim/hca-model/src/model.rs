@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hca_abi::{EventKind, QpState};
+use hca_abi::{EventKind, QpState, WcStatus};
 use hca_wire::{Framing, QPN_MULTICAST};
 use thiserror::Error;
 
 use crate::config::{QpConfig, Service};
-use crate::memory::{Access, Memory};
+use crate::memory::{Access, Memory, Refusal, Sge};
 use crate::packet::Frame;
 use crate::qp::Qp;
 use crate::work::{Completion, RecvRequest, SendRequest};
+use crate::world::{BadReceive, World};
 
 /// What a model refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -35,20 +36,78 @@ pub struct ModelEvent {
     pub kind: EventKind,
 }
 
-/// What QPs work on.
+/// What the QPs of a model work on: its own regions, and lists of everything else.
 #[derive(Default)]
-pub(crate) struct World {
-    pub memory: Memory,
-    pub receives: BTreeMap<u32, VecDeque<RecvRequest>>,
-    pub completions: VecDeque<Completion>,
-    pub events: VecDeque<ModelEvent>,
+struct OwnWorld {
+    memory: Memory,
+    receives: BTreeMap<u32, VecDeque<RecvRequest>>,
+    completions: VecDeque<Completion>,
+    events: VecDeque<ModelEvent>,
+}
+
+impl World for OwnWorld {
+    fn check(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<(), Refusal> {
+        self.memory.check(config.domain, range, right)
+    }
+
+    fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal> {
+        self.memory.read(config.domain, range, right).map(<[u8]>::to_vec)
+    }
+
+    fn write(
+        &mut self,
+        config: &QpConfig,
+        key: u32,
+        va: u64,
+        bytes: &[u8],
+        right: Access,
+    ) -> Result<(), Refusal> {
+        self.memory.write(config.domain, key, va, bytes, right)
+    }
+
+    fn invalidate(&mut self, _: &QpConfig, key: u32) -> Result<(), Refusal> {
+        self.memory.deregister(key);
+        Ok(())
+    }
+
+    fn next_receive(&mut self, config: &QpConfig) -> Result<Option<RecvRequest>, BadReceive> {
+        let queue = self.receives.get_mut(&config.receive_queue);
+        Ok(queue.and_then(VecDeque::pop_front))
+    }
+
+    fn count_receives(&mut self, config: &QpConfig) -> u32 {
+        self.receives
+            .get(&config.receive_queue)
+            .map_or(0, |queue| queue.len() as u32)
+    }
+
+    fn flush_receives(&mut self, config: &QpConfig) {
+        let qpn = config.qpn;
+        if config.receive_queue != qpn {
+            let kind = EventKind::QpLastWqeReached;
+            return self.events.push_back(ModelEvent { qpn, kind });
+        }
+        let queue = self.receives.entry(qpn).or_default();
+        for receive in queue.drain(..) {
+            let completion = Completion::of_recv(config, receive.wr_id, WcStatus::WrFlushErr);
+            self.completions.push_back(completion);
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        self.completions.push_back(completion);
+    }
+
+    fn tell(&mut self, event: ModelEvent) {
+        self.events.push_back(event);
+    }
 }
 
 /// See the head of the crate. Times are in nanoseconds of whoever owns it, and must not run backwards.
 #[derive(Default)]
 pub struct Model {
     qps: BTreeMap<u32, Qp>,
-    world: World,
+    world: OwnWorld,
     /// The QP that sent last: they take turns.
     turn: u32,
 }
@@ -77,7 +136,7 @@ impl Model {
         Ok(())
     }
 
-    fn qp(&mut self, qpn: u32) -> Result<(&mut Qp, &mut World), ModelError> {
+    fn qp(&mut self, qpn: u32) -> Result<(&mut Qp, &mut OwnWorld), ModelError> {
         let qp = self.qps.get_mut(&qpn).ok_or(ModelError::NoQp(qpn))?;
         Ok((qp, &mut self.world))
     }
@@ -221,5 +280,24 @@ impl Model {
     /// The oldest event.
     pub fn poll_event(&mut self) -> Option<ModelEvent> {
         self.world.events.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::example_link;
+
+    #[test]
+    fn nothing_of_a_refused_list_is_written() {
+        let mut world = OwnWorld::default();
+        let key = world.memory.register(0, 0, vec![0; 8], Access::LOCAL);
+        let config = QpConfig::rc(2, 3, example_link());
+        let wrong = [Sge::new(key, 0, 1), Sge::new(key + 1, 0, 1)];
+        assert_eq!(world.scatter(&config, &wrong, 0, &[1, 2]), Err(Refusal::Key));
+        assert_eq!(world.memory.bytes(key), Some(&[0; 8][..]));
+        let right = [Sge::new(key, 6, 1), Sge::new(key, 0, 2)];
+        assert_eq!(world.scatter(&config, &right, 1, &[1, 2]), Ok(()));
+        assert_eq!(world.gather(&config, &right, 0, 3), Ok(vec![0, 1, 2]));
     }
 }

@@ -1,26 +1,30 @@
 //! A queue pair: both sides of it, and its state.
 
-use hca_abi::{EventKind, QpState, WcStatus};
-use hca_wire::Link;
+use hca_abi::{QpState, WcStatus};
+use hca_wire::{Link, Psn};
 
 use crate::config::{QpConfig, Service};
 use crate::datagram;
 use crate::link::same_sender;
-use crate::model::{ModelEvent, World};
+use crate::model::ModelEvent;
 use crate::packet::{Frame, Packet};
 use crate::requester::{Requester, opcode_of};
 use crate::responder::{Failed, Responder};
 use crate::work::{Completion, SendRequest};
+use crate::world::World;
 
-pub(crate) struct Qp {
+/// A queue pair. [`crate::Model`] has a list of them in one world; whoever has another [`World`] drives them itself.
+pub struct Qp {
+    /// Its attributes. What is in packets under way stays as it was.
     pub config: QpConfig,
+    /// Its state. Who moves it elsewhere than to RTS and SQD calls [`Qp::fail_receives`] where that is to be heard of.
     pub state: QpState,
     requester: Requester,
     responder: Responder,
 }
 
 /// KEY-14: same partition, and not limited on both sides.
-fn pkeys_match(found: u16, own: u16) -> bool {
+pub fn pkeys_match(found: u16, own: u16) -> bool {
     const FULL: u16 = 0x8000;
     (found ^ own) & !FULL == 0 && (found | own) & FULL != 0
 }
@@ -37,18 +41,46 @@ impl Qp {
     }
 
     /// QPS-4: false where requests are not taken, or not so long ones.
-    pub fn post_send(&mut self, request: SendRequest, world: &mut World) -> bool {
+    pub fn post_send(&mut self, request: SendRequest, world: &mut dyn World) -> bool {
         match self.state {
             QpState::Reset | QpState::Init | QpState::Rtr => false,
             QpState::Err | QpState::Sqe => {
                 let status = WcStatus::WrFlushErr;
-                world
-                    .completions
-                    .push_back(Completion::of_send(self.config.qpn, &request, status));
+                world.complete(Completion::of_send(self.config.qpn, &request, status));
                 true
             }
             QpState::Rts | QpState::Sqd => self.requester.post(&self.config, request),
         }
+    }
+
+    /// The send queue begins anew, empty, with the first PSN of the attributes.
+    pub fn restart_sends(&mut self) {
+        self.requester = Requester::new(&self.config);
+    }
+
+    /// The receive of a message that has begun is flushed: the QP goes to RESET.
+    pub fn give_up_receive(&mut self, world: &mut dyn World) {
+        self.responder.flush(&self.config, world);
+    }
+
+    /// The same of what the peer sends.
+    pub fn restart_receives(&mut self) {
+        self.responder = Responder::new(&self.config);
+    }
+
+    /// Takes send requests back of which nothing has been sent: how many, from the last one on.
+    pub fn take_back(&mut self) -> usize {
+        self.requester.take_back()
+    }
+
+    /// A packet of this QP has left only now: the time for its answer begins.
+    pub fn packet_left(&mut self, now: u64) {
+        self.requester.packet_left(now, &self.config);
+    }
+
+    /// PSN of the next request of the peer.
+    pub fn expected(&self) -> Psn {
+        self.responder.expected()
     }
 
     /// Work that has not completed.
@@ -57,8 +89,11 @@ impl Qp {
     }
 
     /// A packet for this QP, from wherever.
-    pub fn handle(&mut self, now: u64, frame: &Frame, world: &mut World) {
-        let (packet, config) = (&frame.packet, self.config);
+    pub fn handle(&mut self, now: u64, frame: &Frame, world: &mut dyn World) {
+        let (packet, mut config) = (&frame.packet, self.config);
+        if let Some(header) = packet.ext.xrceth {
+            config.receive_queue = header.xrcsrq;
+        }
         let hears = !matches!(self.state, QpState::Reset | QpState::Init | QpState::Err);
         if !hears || !pkeys_match(packet.pkey, config.pkey) {
             return;
@@ -94,7 +129,7 @@ impl Qp {
     }
 
     /// The next packet: answers first.
-    pub fn next_packet(&mut self, now: u64, world: &mut World) -> Option<Packet> {
+    pub fn next_packet(&mut self, now: u64, world: &mut dyn World) -> Option<Packet> {
         match self.responder.next_packet(now, &self.config, world) {
             Some(Ok(packet)) => return Some(packet),
             Some(Err(failed)) => {
@@ -117,18 +152,27 @@ impl Qp {
         times.into_iter().flatten().min()
     }
 
-    pub fn handle_timeout(&mut self, now: u64, world: &mut World) {
+    /// The same without what may leave at once.
+    pub fn next_timer(&self) -> Option<u64> {
+        let kept = self.responder.next_timeout().filter(|at| *at > 0);
+        self.requester.next_timeout().into_iter().chain(kept).min()
+    }
+
+    /// Time has come to `now`. True: an answer has not come in time.
+    pub fn handle_timeout(&mut self, now: u64, world: &mut dyn World) -> bool {
+        let waited = self.requester.awaits_answer(now);
         let failed = self.requester.handle_timeout(now);
         self.settle(failed, world);
+        waited
     }
 
     /// A send that has failed, or one at fault whose turn has come.
-    fn settle(&mut self, failed: Option<WcStatus>, world: &mut World) {
+    fn settle(&mut self, failed: Option<WcStatus>, world: &mut dyn World) {
         let Some(status) = failed.or_else(|| self.requester.fault()) else {
             return;
         };
         self.requester.fail(&self.config, status, world);
-        if self.config.service == Service::Rc {
+        if self.config.service.is_reliable() {
             self.fail_receives(world);
         } else {
             // QPS-12.
@@ -136,16 +180,16 @@ impl Qp {
         }
     }
 
-    fn refused(&mut self, failed: Failed, world: &mut World) {
+    fn refused(&mut self, failed: Failed, world: &mut dyn World) {
         if let Failed(Some(kind)) = failed {
             let qpn = self.config.qpn;
-            world.events.push_back(ModelEvent { qpn, kind });
+            world.tell(ModelEvent { qpn, kind });
         }
         self.fail_receives(world);
     }
 
     /// QPS-13: to ERR, and everything is flushed.
-    pub fn fail_receives(&mut self, world: &mut World) {
+    pub fn fail_receives(&mut self, world: &mut dyn World) {
         self.state = QpState::Err;
         self.requester.flush(&self.config, world);
         self.responder.flush(&self.config, world);
@@ -154,19 +198,8 @@ impl Qp {
     }
 
     /// The receives of a queue that is this QP's alone (SPEC-8: a shared one's stay).
-    pub fn flush_receives(&mut self, world: &mut World) {
-        if self.config.receive_queue != self.config.qpn {
-            let kind = EventKind::QpLastWqeReached;
-            return world.events.push_back(ModelEvent {
-                qpn: self.config.qpn,
-                kind,
-            });
-        }
-        let queue = world.receives.entry(self.config.receive_queue).or_default();
-        for receive in queue.drain(..) {
-            let completion = Completion::of_recv(self.config.qpn, receive.wr_id, WcStatus::WrFlushErr);
-            world.completions.push_back(completion);
-        }
+    pub fn flush_receives(&mut self, world: &mut dyn World) {
+        world.flush_receives(&self.config);
     }
 
     /// SQE to RTS (QPS-3).

@@ -3,6 +3,7 @@
 use hca_abi::{WcOpcode, WcStatus};
 use hca_wire::{Link, Psn};
 
+use crate::config::QpConfig;
 use crate::memory::Sge;
 
 /// What an atomic does with the eight bytes that it finds.
@@ -57,6 +58,8 @@ pub enum Op {
         /// What to do there.
         atomic: Atomic,
     },
+    /// What cannot be read: completes with this in its turn.
+    Broken(WcStatus),
 }
 
 impl Op {
@@ -74,7 +77,7 @@ impl Op {
     /// Opcode of its completion (E-7).
     pub const fn wc_opcode(self) -> WcOpcode {
         match self {
-            Self::Send { .. } => WcOpcode::Send,
+            Self::Send { .. } | Self::Broken(_) => WcOpcode::Send,
             Self::Write { .. } => WcOpcode::RdmaWrite,
             Self::Read { .. } => WcOpcode::RdmaRead,
             Self::Atomic {
@@ -130,10 +133,16 @@ pub struct SendRequest {
     pub op: Op,
     /// Where the data is, or goes.
     pub sges: Vec<Sge>,
+    /// OP-15: the data itself, instead of a list.
+    pub inline: Option<Vec<u8>>,
     /// How.
     pub flags: SendFlags,
     /// UD only.
     pub destination: Option<Destination>,
+    /// XRC only: the receive queue at the peer.
+    pub remote_srqn: u32,
+    /// UD only: another P_Key than the QP's (KEY-21: QP1 has any of its port).
+    pub pkey: Option<u16>,
 }
 
 impl SendRequest {
@@ -143,14 +152,20 @@ impl SendRequest {
             wr_id,
             op,
             sges,
+            inline: None,
             flags: SendFlags::default(),
             destination: None,
+            remote_srqn: 0,
+            pkey: None,
         }
     }
 
     /// Bytes of the message.
     pub fn len(&self) -> u64 {
-        self.sges.iter().map(|sge| u64::from(sge.len)).sum()
+        match &self.inline {
+            Some(bytes) => bytes.len() as u64,
+            None => self.sges.iter().map(|sge| u64::from(sge.len)).sum(),
+        }
     }
 
     /// A message without bytes.
@@ -177,6 +192,8 @@ pub(crate) struct Wqe {
     pub begun: bool,
     /// READ, atomic: everything has come.
     pub fetched: bool,
+    /// Some of its data, from this offset on: memory is asked for more than a packet at a time.
+    pub staged: Option<(u32, Vec<u8>)>,
 }
 
 impl Wqe {
@@ -226,6 +243,8 @@ pub struct Completion {
     pub src_qp: u32,
     /// The peer asked for a solicited event.
     pub solicited: bool,
+    /// Of a receive: its queue.
+    pub receive_queue: u32,
 }
 
 impl Completion {
@@ -246,13 +265,14 @@ impl Completion {
             invalidated: None,
             src_qp: 0,
             solicited: false,
+            receive_queue: 0,
         }
     }
 
     /// One of a receive request.
-    pub(crate) fn of_recv(qpn: u32, wr_id: u64, status: WcStatus) -> Self {
+    pub(crate) fn of_recv(config: &QpConfig, wr_id: u64, status: WcStatus) -> Self {
         Self {
-            qpn,
+            qpn: config.qpn,
             wr_id,
             status,
             opcode: WcOpcode::Recv,
@@ -261,6 +281,7 @@ impl Completion {
             invalidated: None,
             src_qp: 0,
             solicited: false,
+            receive_queue: config.receive_queue,
         }
     }
 }

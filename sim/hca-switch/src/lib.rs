@@ -10,6 +10,7 @@
 //!   vol1 7.9, SL-to-VL tables, VL arbitration ([`VlArbiter`]). Drops nothing for want of buffer.
 //! * [`EthSwitch`]: forwarding by address, a queue per port and priority, pauses per priority, congestion marks.
 //! * [`Deadlock`]: the cycle of receive buffers that wait for each other, by name.
+//! * [`IbPort`]: an end of an InfiniBand link for a card that takes packets whole.
 //! * [`IbEndpoint`], [`EthEndpoint`]: generators and sinks of checked traffic, where no card is needed.
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub use eth::frame::EthPriorities;
 pub use eth::port::PfcConfig;
 pub use eth::switch::{EcnConfig, EthSwitch, EthSwitchConfig};
 pub use ib::config::IbSwitchConfig;
+pub use ib::port::IbPort;
 pub use ib::switch::IbSwitch;
 pub use ib::tables::{Forwarding, LID_PERMISSIVE, MLID_MIN, Sl2Vl, is_multicast};
 pub use net::{EndpointId, EthEndpointId, EthSwitchId, LinkEndAt, LinkId, Net, SwitchId, SwitchObserver};

@@ -98,6 +98,7 @@ fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {
             set_addresses(spec, &raw, &place)?;
         }
         card.pcie = pcie(&place, &file.pcie, &raw.pcie)?;
+        card.is_model = raw.model;
         card.functions = raw.functions.unwrap_or(CARD_FUNCTIONS_MAX);
         range(&place, "functions", card.functions, 1, CARD_FUNCTIONS_MAX)?;
         cards.push(card);

@@ -106,6 +106,8 @@ pub(crate) struct Card {
     pub ipv6: Option<String>,
     pub pcie: toml::Table,
     pub functions: Option<u8>,
+    /// It has no gates.
+    pub model: bool,
     pub ports: Option<u8>,
     /// Addresses of the second port.
     pub second: SecondPort,

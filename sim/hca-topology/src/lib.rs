@@ -70,6 +70,8 @@ pub struct CardSpec {
     pub pcie: PcieParams,
     /// Functions among which its tables are divided, 1 to 4: the first ones. The others have nothing.
     pub functions: u8,
+    /// It is the reference model behind registers, and has no gates.
+    pub is_model: bool,
     /// Its ports, one or two.
     pub ports: Vec<PortSpec>,
 }
@@ -82,6 +84,7 @@ impl CardSpec {
             name: format!("card{index}"),
             pcie: PcieParams::default(),
             functions: CARD_FUNCTIONS_MAX,
+            is_model: false,
             ports: ports
                 .map(|(kind, port)| PortSpec::new(index, port, *kind))
                 .collect(),

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::files;
-use crate::options::{FAULTS_HELP, FirmwareOption, Link, TimelineArgs, Window, repeat};
+use crate::options::{CardOptions, FAULTS_HELP, Link, TimelineArgs, Window, repeat};
 use crate::plots;
 use crate::rundir;
 use crate::stages::{Breakdown, Listing};
@@ -67,7 +67,7 @@ pub struct Args {
     #[command(flatten)]
     timeline: TimelineArgs,
     #[command(flatten)]
-    firmware: FirmwareOption,
+    cards: CardOptions,
     /// Folder for the artifacts
     #[arg(long, value_name = "DIR", default_value = "target/demo")]
     out: PathBuf,
@@ -87,7 +87,8 @@ impl Args {
 /// Runs the demo.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let data = data(args.file.as_deref(), args.seed)?;
-    args.firmware.apply();
+    args.cards.need_cycles("demo")?;
+    args.cards.apply();
     files::make_dir(&args.out)?;
     match crate::simulate(|| transfer_and_report(args, &data)) {
         Ok(true) => Ok(ExitCode::SUCCESS),

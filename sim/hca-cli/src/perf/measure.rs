@@ -156,7 +156,8 @@ impl<'a> Bench<'a> {
         if args.trace.is_some() {
             files::make_dir(&args.plot)?;
         }
-        args.machine.firmware.apply();
+        args.machine.cards.need_cycles("perf")?;
+        args.machine.cards.apply();
         let rig = Rig::new(&config)?;
         for node in &rig.nodes {
             args.arbitration.apply(&node.context)?;

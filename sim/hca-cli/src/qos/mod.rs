@@ -122,6 +122,7 @@ impl Point {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    crate::options::CardOptions::default().need_cycles("qos")?;
     if args.paper {
         crate::files::make_dir(&args.out)?;
     }

@@ -32,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   hca sim --ports 2 --link ib,eth       each card with an InfiniBand and an Ethernet port
   hca sim --topology docs/topologies/two-switches.toml
   hca sim --cards 1 --peer card0=/tmp/wire.sock    a wire to QEMU (-netdev stream) or another simulator (docs/peers.md)
+  hca sim --model                       cards without gates, for programs that need a fast card (docs/model.md)
   hca run --card 0 -- ibv_devinfo       a program on card 0, from another terminal
   hca info                              what the cards say
 

@@ -1,7 +1,7 @@
 //! The simulated network: cards joined in pairs, or what a topology file says.
 
 use anyhow::{Error, Result, bail};
-use hca_cosim::{CableId, CardId, Fabric, Server};
+use hca_cosim::{CableId, CardId, Design, Fabric, Server};
 use hca_link::{CableConfig, FaultSpec, Tap};
 use hca_outside::{Gateway, PeerAddress, StaticNeighbour, WireConfig};
 use hca_timeline::Timeline;
@@ -195,7 +195,7 @@ impl Network {
     /// Builds what the plan says, and serves every function in the folder.
     pub fn new(topology: &Topology, plan: &Plan, folder: &Folder) -> Result<Self> {
         let seed = topology.seed.or(plan.seed).unwrap_or(1);
-        topology.machine.firmware.apply();
+        topology.machine.cards.apply();
         let mut built = Fabric::from_topology(plan, seed)?;
         let timeline = timeline(&mut built.fabric, &topology.timeline)?;
         built.fabric.set_threads(topology.machine.threads);
@@ -247,6 +247,15 @@ fn timeline(fabric: &mut Fabric, args: &TimelineArgs) -> Result<Option<Timeline>
     let Some((file, window)) = args.wanted() else {
         return Ok(None);
     };
+    if let Some(card) = fabric
+        .cards()
+        .find(|card| fabric.card(*card).design() == Design::Model)
+    {
+        bail!(
+            "a timeline shows the cycles of the RTL, and {} is a model without any: leave --timeline or --model away",
+            fabric.card(card).name()
+        );
+    }
     // Stages are nobody's but the timeline's.
     let (timeline, _) =
         Timeline::attach(fabric, &file, window, TIMELINE_WORK).map_err(FileError::from_display)?;

@@ -1,6 +1,7 @@
 //! Reads that take a while: memory of another process.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::fault::Fault;
 use crate::remote::Ticket;
@@ -25,6 +26,11 @@ impl Fetch {
     /// All is done, or there is no patience left to wait for it.
     pub fn wait(&self) -> bool {
         self.pieces.iter().all(|(_, ticket)| ticket.wait())
+    }
+
+    /// All is done, within this time of the machine's clock: for who can do nothing else meanwhile.
+    pub fn wait_for(&self, limit: Duration) -> bool {
+        self.pieces.iter().all(|(_, ticket)| ticket.wait_for(limit))
     }
 
     /// All is done.

@@ -4,11 +4,11 @@ use hca_abi::WcStatus;
 use hca_wire::{NakCode, Operation, Psn, Syndrome};
 
 use super::{Requester, segment};
-use crate::config::QpConfig;
-use crate::model::World;
+use crate::config::{QpConfig, Service};
 use crate::packet::Packet;
 use crate::timers::{ack_timeout_ns, rnr_wait_ns};
 use crate::work::Op;
+use crate::world::World;
 
 /// How far an acknowledge has led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Requester {
         now: u64,
         packet: &Packet,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Option<WcStatus> {
         self.hear_credits(packet);
         // Behind what has been acknowledged: a copy, or one that was late. Ahead of what was sent: from nowhere.
@@ -63,7 +63,7 @@ impl Requester {
         now: u64,
         packet: &Packet,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Option<WcStatus> {
         let syndrome = Syndrome::from_byte(packet.ext.aeth?.syndrome);
         let through = match syndrome {
@@ -81,6 +81,9 @@ impl Requester {
             Syndrome::Nak(NakCode::RemoteAccess) => Some(WcStatus::RemAccessErr),
             Syndrome::Nak(NakCode::RemoteOperational) => Some(WcStatus::RemOpErr),
             Syndrome::RnrNak(timer) => self.not_ready(now, rnr_wait_ns(timer), config),
+            Syndrome::Nak(NakCode::InvalidRdRequest) if config.service == Service::Xrc => {
+                Some(WcStatus::RemInvRdReqErr)
+            }
             Syndrome::Nak(NakCode::InvalidRdRequest) | Syndrome::Reserved(_) => Some(WcStatus::BadRespErr),
         }
     }
@@ -101,7 +104,7 @@ impl Requester {
     }
 
     /// Completes everything up to a PSN, but not past a READ or an atomic whose data has not come.
-    fn acknowledge(&mut self, through: Psn, config: &QpConfig, world: &mut World) -> Reached {
+    fn acknowledge(&mut self, through: Psn, config: &QpConfig, world: &mut dyn World) -> Reached {
         while let Some(front) = self.queue.front() {
             if front.first.is_after(through) {
                 break;
@@ -134,7 +137,12 @@ impl Requester {
     }
 
     /// Brings the WQE of a response to the front of the queue. `Ok(false)`: it has to wait, or comes too late.
-    fn reach(&mut self, psn: Psn, config: &QpConfig, world: &mut World) -> Result<bool, Option<WcStatus>> {
+    fn reach(
+        &mut self,
+        psn: Psn,
+        config: &QpConfig,
+        world: &mut dyn World,
+    ) -> Result<bool, Option<WcStatus>> {
         let Some(wqe) = self.queue.iter().find(|wqe| wqe.contains(psn)) else {
             return Ok(false);
         };
@@ -158,7 +166,7 @@ impl Requester {
         packet: &Packet,
         operation: Operation,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Option<WcStatus> {
         match self.reach(packet.psn, config, world) {
             Ok(true) => {}
@@ -189,9 +197,7 @@ impl Requester {
             return Some(WcStatus::BadRespErr);
         }
         let offset = packet.psn.distance_from(front.first) as u32 * mtu;
-        let placed = world
-            .memory
-            .scatter(config.domain, &front.request.sges, offset, &packet.payload);
+        let placed = world.scatter(config, &front.request.sges, offset, &packet.payload);
         if placed.is_err() {
             return Some(WcStatus::LocProtErr);
         }
@@ -203,7 +209,12 @@ impl Requester {
         None
     }
 
-    fn atomic_response(&mut self, packet: &Packet, config: &QpConfig, world: &mut World) -> Option<WcStatus> {
+    fn atomic_response(
+        &mut self,
+        packet: &Packet,
+        config: &QpConfig,
+        world: &mut dyn World,
+    ) -> Option<WcStatus> {
         match self.reach(packet.psn, config, world) {
             Ok(true) => {}
             Ok(false) => return None,
@@ -216,9 +227,7 @@ impl Requester {
         };
         // The eight bytes are a number of the host, whose first byte is the lowest.
         let bytes = original.to_le_bytes();
-        let placed = world
-            .memory
-            .scatter(config.domain, &front.request.sges, 0, &bytes);
+        let placed = world.scatter(config, &front.request.sges, 0, &bytes);
         if placed.is_err() {
             return Some(WcStatus::LocProtErr);
         }

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use hca_abi::WcStatus;
 use hca_wire::{Link, Psn};
 
-use crate::config::{QpConfig, Service};
-use crate::model::World;
+use crate::config::QpConfig;
 use crate::packet::Packet;
 use crate::timers::ack_timeout_ns;
 use crate::work::{Completion, SendRequest, Wqe};
+use crate::world::World;
 
 /// PSNs that posted work may take: less than half of all, so that earlier and later stay apart.
 const PSNS_MAX: i32 = 1 << 22;
@@ -69,7 +69,7 @@ impl Requester {
             asked_again: false,
             broken: None,
             ssn: 0,
-            lsn: (config.manners.credits && config.service == Service::Rc).then_some(0),
+            lsn: (config.manners.credits && config.service == crate::Service::Rc).then_some(0),
         }
     }
 
@@ -95,6 +95,7 @@ impl Requester {
             asked_from: Vec::new(),
             begun: false,
             fetched: false,
+            staged: None,
         });
         self.end = self.end.wrapping_add(packets);
         true
@@ -105,6 +106,24 @@ impl Requester {
         self.queue.len()
     }
 
+    /// A packet has left later than it was made.
+    pub fn packet_left(&mut self, now: u64, config: &QpConfig) {
+        if self.deadline.is_some() {
+            self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
+        }
+    }
+
+    /// Takes requests back of which nothing has been sent: how many, from the last one on.
+    pub fn take_back(&mut self) -> usize {
+        let mut taken = 0;
+        while let Some(wqe) = self.queue.pop_back_if(|wqe| !wqe.begun) {
+            self.end = wqe.first;
+            self.broken = self.broken.filter(|broken| broken.first != wqe.first);
+            taken += 1;
+        }
+        taken
+    }
+
     /// UD: where the next packet goes.
     pub fn next_link(&self) -> Option<Link> {
         let wqe = self.queue.iter().find(|wqe| wqe.contains(self.cursor))?;
@@ -112,7 +131,7 @@ impl Requester {
     }
 
     /// The next packet, if one may leave now. A WQE at fault becomes [`Requester::fault`].
-    pub fn next_packet(&mut self, now: u64, config: &QpConfig, world: &mut World) -> Option<Packet> {
+    pub fn next_packet(&mut self, now: u64, config: &QpConfig, world: &mut dyn World) -> Option<Packet> {
         if self.broken.is_some() || self.cursor == self.end || self.rnr_until.is_some() {
             return None;
         }
@@ -120,9 +139,9 @@ impl Requester {
         if !self.may_begin(index, config) {
             return None;
         }
-        let wqe = &self.queue[index];
+        let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
-        let packet = match segment::build(wqe, at, config, &world.memory) {
+        let packet = match segment::build(wqe, at, config, world) {
             Ok(packet) => packet,
             Err(status) => {
                 self.broken = Some(Broken {
@@ -133,7 +152,7 @@ impl Requester {
             }
         };
         let packet = self.finish(packet, index, config);
-        if config.service == Service::Rc {
+        if config.service.is_reliable() {
             self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
         } else if self.cursor.is_after(self.queue[index].last()) {
             // OP-19: it has been sent out, and that is all that counts.
@@ -146,7 +165,7 @@ impl Requester {
     /// Window, fence and the limit of READs (OP-13, OP-23).
     fn may_begin(&self, index: usize, config: &QpConfig) -> bool {
         let wqe = &self.queue[index];
-        if config.service != Service::Rc {
+        if !config.service.is_reliable() {
             return true;
         }
         if self.cursor.distance_from(self.una) >= config.manners.window as i32 {
@@ -181,7 +200,7 @@ impl Requester {
         let is_last = self.cursor == wqe.last() || wqe.request.op.fetches();
         let closes = next.distance_from(self.una) >= config.manners.window as i32;
         let asks = is_last || closes || probes || (at + 1).is_multiple_of(config.manners.ask_every.max(1));
-        packet.ack_req = config.service == Service::Rc && asks;
+        packet.ack_req = config.service.is_reliable() && asks;
         self.cursor = next;
         if next.is_after(self.sent) {
             self.sent = next;
@@ -197,31 +216,31 @@ impl Requester {
     }
 
     /// The oldest WQE completes with this, all others are flushed (QPS-13, QPS-14).
-    pub fn fail(&mut self, config: &QpConfig, status: WcStatus, world: &mut World) {
+    pub fn fail(&mut self, config: &QpConfig, status: WcStatus, world: &mut dyn World) {
         if let Some(wqe) = self.queue.pop_front() {
             let completion = Completion::of_send(config.qpn, &wqe.request, status);
-            world.completions.push_back(completion);
+            world.complete(completion);
         }
         self.flush(config, world);
     }
 
     /// Everything that has not completed is flushed.
-    pub fn flush(&mut self, config: &QpConfig, world: &mut World) {
+    pub fn flush(&mut self, config: &QpConfig, world: &mut dyn World) {
         for wqe in self.queue.drain(..) {
             let completion = Completion::of_send(config.qpn, &wqe.request, WcStatus::WrFlushErr);
-            world.completions.push_back(completion);
+            world.complete(completion);
         }
         (self.una, self.cursor, self.sent) = (self.end, self.end, self.end);
         (self.deadline, self.rnr_until, self.broken) = (None, None, None);
     }
 
     /// The oldest WQE has been carried out.
-    fn complete_front(&mut self, config: &QpConfig, world: &mut World) {
+    fn complete_front(&mut self, config: &QpConfig, world: &mut dyn World) {
         if let Some(wqe) = self.queue.pop_front()
             && wqe.request.flags.signaled
         {
             let completion = Completion::of_send(config.qpn, &wqe.request, WcStatus::Success);
-            world.completions.push_back(completion);
+            world.complete(completion);
         }
     }
 
@@ -229,6 +248,11 @@ impl Requester {
     pub fn next_timeout(&self) -> Option<u64> {
         // An RNR wait stands in for the acknowledge's time.
         self.rnr_until.or(self.deadline)
+    }
+
+    /// The time for an answer is over.
+    pub fn awaits_answer(&self, now: u64) -> bool {
+        self.rnr_until.is_none() && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// Time has come to `now`. Returns with what the oldest WQE fails, if it does.

@@ -1,12 +1,13 @@
 //! From a WQE to its packets (WIRE-13, X-2, X-6).
 
 use hca_abi::WcStatus;
-use hca_wire::{Opcode, Operation, Psn, atomic_eth, deth, ieth, immdt, reth};
+use hca_wire::{Opcode, Operation, Psn, atomic_eth, deth, ieth, immdt, reth, xrceth};
 
 use crate::config::{QpConfig, Service};
-use crate::memory::Memory;
+use crate::memory::Access;
 use crate::packet::Packet;
 use crate::work::{Atomic, Op, Wqe};
+use crate::world::World;
 
 /// The opcode of an operation in a service; not all services have all.
 pub(crate) fn opcode_of(service: Service, operation: Operation) -> Option<Opcode> {
@@ -14,12 +15,18 @@ pub(crate) fn opcode_of(service: Service, operation: Operation) -> Option<Opcode
         Service::Rc => hca_wire::Service::Rc,
         Service::Uc => hca_wire::Service::Uc,
         Service::Ud => hca_wire::Service::Ud,
+        Service::Xrc => hca_wire::Service::Xrc,
     };
     Opcode::try_from((service as u8) << 5 | operation as u8).ok()
 }
 
 /// Packet `at` of a WQE, or the status with which the WQE fails.
-pub(super) fn build(wqe: &Wqe, at: u32, config: &QpConfig, memory: &Memory) -> Result<Packet, WcStatus> {
+pub(super) fn build(
+    wqe: &mut Wqe,
+    at: u32,
+    config: &QpConfig,
+    world: &mut dyn World,
+) -> Result<Packet, WcStatus> {
     let mtu = config.mtu_bytes();
     if config.service == Service::Ud && wqe.packets > 1 {
         return Err(WcStatus::LocLenErr);
@@ -27,22 +34,27 @@ pub(super) fn build(wqe: &Wqe, at: u32, config: &QpConfig, memory: &Memory) -> R
     let is_only = wqe.packets == 1;
     let is_last = at + 1 == wqe.packets;
     let operation = operation_of(wqe.request.op, at == 0, is_last || is_only);
+    if let Op::Broken(status) = wqe.request.op {
+        return Err(status);
+    }
     // XPORT-12: an operation that the service does not have.
     let opcode = opcode_of(config.service, operation).ok_or(WcStatus::LocQpOpErr)?;
     let psn = wqe.first.wrapping_add(at);
     let mut packet = Packet::new(opcode, config.dest_qpn, psn);
-    packet.pkey = config.pkey;
+    packet.pkey = wqe.request.pkey.unwrap_or(config.pkey);
     put_headers(&mut packet, wqe, at, mtu);
     if !wqe.request.op.fetches() {
         let offset = at * mtu;
         let len = (wqe.len - offset).min(mtu);
-        let bytes = memory.gather(config.domain, &wqe.request.sges, offset, len);
-        packet.payload = bytes.map_err(|_| WcStatus::LocProtErr)?;
-    } else if memory
-        .gather(config.domain, &wqe.request.sges, 0, wqe.len)
-        .is_err()
-    {
-        return Err(WcStatus::LocProtErr);
+        packet.payload = match &wqe.request.inline {
+            Some(bytes) => bytes[offset as usize..][..len as usize].to_vec(),
+            None => stage(wqe, (offset, len), config, world)?,
+        };
+    } else {
+        for entry in wqe.request.sges.iter().filter(|entry| entry.len > 0) {
+            let there = world.check(config, *entry, Access::NONE);
+            there.map_err(|_| WcStatus::LocProtErr)?;
+        }
     }
     if config.service == Service::Ud {
         let destination = wqe.request.destination.as_ref().ok_or(WcStatus::LocQpOpErr)?;
@@ -54,11 +66,41 @@ pub(super) fn build(wqe: &Wqe, at: u32, config: &QpConfig, memory: &Memory) -> R
             } else {
                 destination.qkey
             },
-            src_qp: config.qpn,
+            src_qp: config.source_qpn,
             ..Default::default()
         });
     }
     Ok(packet)
+}
+
+/// Bytes that are asked of memory at a time.
+const STAGE_BYTES: u32 = 1 << 15;
+
+/// So many bytes of a WQE from an offset on. More are fetched with them; where not all of those may be read these alone
+/// are.
+fn stage(
+    wqe: &mut Wqe,
+    (offset, len): (u32, u32),
+    config: &QpConfig,
+    world: &mut dyn World,
+) -> Result<Vec<u8>, WcStatus> {
+    let slice = |staged: &Option<(u32, Vec<u8>)>| {
+        let (first, bytes) = staged.as_ref()?;
+        let from = offset.checked_sub(*first)? as usize;
+        bytes.get(from..from + len as usize).map(<[u8]>::to_vec)
+    };
+    if let Some(bytes) = slice(&wqe.staged) {
+        return Ok(bytes);
+    }
+    let more = (wqe.len - offset).min(STAGE_BYTES.max(len));
+    let staged = world.gather(config, &wqe.request.sges, offset, more);
+    wqe.staged = staged.ok().map(|bytes| (offset, bytes));
+    match slice(&wqe.staged) {
+        Some(bytes) => Ok(bytes),
+        None => world
+            .gather(config, &wqe.request.sges, offset, len)
+            .map_err(|_| WcStatus::LocProtErr),
+    }
 }
 
 fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
@@ -79,6 +121,8 @@ fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
             },
             ..,
         ) => O::FetchAdd,
+        // It has no packet.
+        (Op::Broken(_), ..) => O::SendOnly,
         (Op::Send { .. }, true, false) => O::SendFirst,
         (Op::Send { .. }, false, false) => O::SendMiddle,
         (Op::Send { imm: Some(_), .. }, true, true) => O::SendOnlyImm,
@@ -114,6 +158,11 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
     let (needs_reth, needs_imm) = (has(hca_wire::ExtHeader::Reth), has(hca_wire::ExtHeader::ImmDt));
     let needs_inv = has(hca_wire::ExtHeader::Ieth);
     let offset = u64::from(at) * u64::from(mtu);
+    let srqn = wqe.request.remote_srqn;
+    packet.ext.xrceth = has(hca_wire::ExtHeader::Xrceth).then_some(xrceth::Repr {
+        xrcsrq: srqn,
+        ..Default::default()
+    });
     let ends = packet.opcode.is_last() || packet.opcode.is_only();
     match wqe.request.op {
         Op::Send { imm, invalidate } => {
@@ -133,6 +182,7 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
             let dma_len = wqe.len - offset as u32;
             packet.ext.reth = Some(reth::Repr { va, rkey, dma_len });
         }
+        Op::Broken(_) => {}
         Op::Atomic { va, rkey, atomic } => {
             let (swap_add, compare) = match atomic {
                 Atomic::CompareSwap { compare, swap } => (swap, compare),

@@ -4,10 +4,10 @@ use hca_abi::{WcOpcode, WcStatus};
 use hca_wire::Operation;
 
 use crate::config::QpConfig;
-use crate::memory::{Access, Memory, Refusal, Sge};
-use crate::model::World;
+use crate::memory::{Access, Refusal, Sge};
 use crate::packet::Packet;
 use crate::work::{Completion, RecvRequest};
+use crate::world::{BadReceive, World};
 
 /// Why a request is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,11 @@ pub(super) enum Fault {
     Invalid,
     /// More READs and atomics than agreed on (OP-23).
     TooMany,
+    /// XRC: the receive queue that it names is not there, or (true) in another domain.
+    Queue {
+        /// See above.
+        is_foreign: bool,
+    },
     /// The R_Key does not allow it.
     Access,
     /// The receive is at fault, and completes with this.
@@ -37,6 +42,8 @@ pub(super) struct Incoming {
     open: Option<Open>,
     /// The receive that belongs to it, or to the next one (a message of UC was dropped).
     receive: Option<RecvRequest>,
+    /// The queue that the message began with: XRC names it in each packet.
+    queue: u32,
 }
 
 /// WIRE-13: every packet but the last is full, a last one is not empty.
@@ -71,31 +78,45 @@ impl Incoming {
         self.open = None;
     }
 
-    /// The receive that is bound here, as its number.
-    pub fn give_up(&mut self) -> Option<u64> {
+    /// The receive that is bound here, as its number, and its queue.
+    pub fn give_up(&mut self) -> Option<(u64, u32)> {
         self.open = None;
-        self.receive.take().map(|receive| receive.wr_id)
+        self.receive.take().map(|receive| (receive.wr_id, self.queue))
+    }
+
+    /// The queue of the message that is open.
+    pub fn queue(&self) -> u32 {
+        self.queue
     }
 
     /// Binds the next receive, unless one is bound already.
-    fn bind(&mut self, config: &QpConfig, world: &mut World) -> Result<(), Fault> {
+    fn bind(&mut self, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
         if self.receive.is_none() {
-            let queue = world.receives.entry(config.receive_queue).or_default();
-            self.receive = queue.pop_front();
+            self.receive = world
+                .next_receive(config)
+                .map_err(|BadReceive { wr_id, status }| {
+                    self.receive = Some(RecvRequest::new(wr_id, Vec::new()));
+                    Fault::Receive(status)
+                })?;
         }
         self.receive.as_ref().map(|_| ()).ok_or(Fault::NotReady)
     }
 
     /// The bound receive completes with a status.
-    pub fn complete(&mut self, config: &QpConfig, status: WcStatus, world: &mut World) {
+    pub fn complete(&mut self, config: &QpConfig, status: WcStatus, world: &mut dyn World) {
         self.finish(config, world, |completion| Completion { status, ..completion });
     }
 
-    fn finish(&mut self, config: &QpConfig, world: &mut World, say: impl FnOnce(Completion) -> Completion) {
+    fn finish(
+        &mut self,
+        config: &QpConfig,
+        world: &mut dyn World,
+        say: impl FnOnce(Completion) -> Completion,
+    ) {
         self.open = None;
         if let Some(receive) = self.receive.take() {
-            let completion = Completion::of_recv(config.qpn, receive.wr_id, WcStatus::Success);
-            world.completions.push_back(say(completion));
+            let completion = Completion::of_recv(config, receive.wr_id, WcStatus::Success);
+            world.complete(say(completion));
         }
     }
 
@@ -106,8 +127,11 @@ impl Incoming {
         packet: &Packet,
         operation: Operation,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Result<(), Fault> {
+        if self.open.is_none() {
+            self.queue = config.receive_queue;
+        }
         if operation.is_send() {
             self.take_send(packet, operation, config, world)
         } else {
@@ -120,7 +144,7 @@ impl Incoming {
         packet: &Packet,
         operation: Operation,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Result<(), Fault> {
         let placed = match self.open {
             Some(Open::Send { placed }) => placed,
@@ -129,7 +153,7 @@ impl Incoming {
         self.bind(config, world)?;
         let receive = self.receive.as_ref().ok_or(Fault::NotReady)?;
         let bytes = &packet.payload;
-        let result = world.memory.scatter(config.domain, &receive.sges, placed, bytes);
+        let result = world.scatter(config, &receive.sges, placed, bytes);
         result.map_err(|refusal| {
             Fault::Receive(match refusal {
                 // OP-21.
@@ -145,7 +169,7 @@ impl Incoming {
         let invalidated = packet.ext.ieth.map(|ieth| ieth.rkey);
         // OP-11: before the completion says so.
         if let Some(rkey) = invalidated {
-            world.memory.deregister(rkey);
+            world.invalidate(config, rkey).map_err(|_| Fault::Access)?;
         }
         self.finish(config, world, |completion| Completion {
             byte_len: placed,
@@ -163,13 +187,13 @@ impl Incoming {
         packet: &Packet,
         operation: Operation,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Result<(), Fault> {
         let bytes = &packet.payload;
         let (va, rkey, left, len) = match (&self.open, packet.ext.reth) {
             (Some(Open::Write { va, rkey, left, len }), _) => (*va, *rkey, *left, *len),
             (_, Some(reth)) => {
-                check_write(reth.va, reth.rkey, reth.dma_len, config, &world.memory)?;
+                check_write(reth.va, reth.rkey, reth.dma_len, config, world)?;
                 (reth.va, reth.rkey, reth.dma_len, reth.dma_len)
             }
             _ => return Err(Fault::Invalid),
@@ -185,7 +209,7 @@ impl Incoming {
         }
         if now > 0 {
             let right = Access::REMOTE_WRITE;
-            let written = world.memory.write(config.domain, rkey, va, bytes, right);
+            let written = world.write(config, rkey, va, bytes, right);
             written.map_err(|_| Fault::Access)?;
         }
         if !ends {
@@ -213,13 +237,13 @@ impl Incoming {
 }
 
 /// The whole range at once, with the first packet; without bytes no key is needed.
-fn check_write(va: u64, rkey: u32, len: u32, config: &QpConfig, memory: &Memory) -> Result<(), Fault> {
+fn check_write(va: u64, rkey: u32, len: u32, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
     if len > 1 << 31 {
         return Err(Fault::Invalid);
     }
     let range = Sge::new(rkey, va, len);
     let right = Access::REMOTE_WRITE;
-    if len == 0 || (config.access.allows(right) && memory.check(config.domain, range, right).is_ok()) {
+    if len == 0 || (config.access.allows(right) && world.check(config, range, right).is_ok()) {
         Ok(())
     } else {
         Err(Fault::Access)
@@ -227,7 +251,11 @@ fn check_write(va: u64, rkey: u32, len: u32, config: &QpConfig, memory: &Memory)
 }
 
 /// OP-6, OP-7: carries an atomic out; what was there before.
-pub(super) fn execute_atomic(packet: &Packet, config: &QpConfig, memory: &mut Memory) -> Result<u64, Fault> {
+pub(super) fn execute_atomic(
+    packet: &Packet,
+    config: &QpConfig,
+    world: &mut dyn World,
+) -> Result<u64, Fault> {
     const LEN: u32 = 8;
     let header = packet.ext.atomic_eth.ok_or(Fault::Invalid)?;
     if !header.va.is_multiple_of(LEN.into()) {
@@ -238,16 +266,14 @@ pub(super) fn execute_atomic(packet: &Packet, config: &QpConfig, memory: &mut Me
         return Err(Fault::Access);
     }
     let range = Sge::new(header.rkey, header.va, LEN);
-    let bytes = memory
-        .read(config.domain, range, right)
-        .map_err(|_| Fault::Access)?;
+    let bytes = world.read(config, range, right).map_err(|_| Fault::Access)?;
     let found = u64::from_le_bytes(bytes.try_into().map_err(|_| Fault::Access)?);
     let new = match packet.opcode.operation() {
         Some(Operation::FetchAdd) => found.wrapping_add(header.swap_add),
         _ if found == header.compare => header.swap_add,
         _ => found,
     };
-    let written = memory.write(config.domain, header.rkey, header.va, &new.to_le_bytes(), right);
+    let written = world.write(config, header.rkey, header.va, &new.to_le_bytes(), right);
     written.map_err(|_| Fault::Access)?;
     Ok(found)
 }

@@ -7,10 +7,10 @@ use hca_abi::{EventKind, WcStatus};
 use hca_wire::{NakCode, Operation, Psn, RnrTimer, Syndrome};
 
 use crate::config::{QpConfig, Service};
-use crate::memory::{Access, Sge};
-use crate::model::World;
+use crate::memory::{Access, Refusal, Sge};
 use crate::packet::Packet;
 use crate::work::Completion;
+use crate::world::World;
 use message::{Fault, Incoming, size_is_right};
 use replies::{Fetched, Replies};
 
@@ -46,15 +46,16 @@ impl Responder {
         now: u64,
         packet: &Packet,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Result<(), Failed> {
-        match (config.service, packet.psn.distance_from(self.expected)) {
-            (Service::Rc, 0) => self.expected_request(now, packet, config, world),
-            (Service::Rc, distance) if distance < 0 => {
+        let is_reliable = config.service.is_reliable();
+        match (is_reliable, packet.psn.distance_from(self.expected)) {
+            (true, 0) => self.expected_request(now, packet, config, world),
+            (true, distance) if distance < 0 => {
                 self.duplicate(now, packet, config, world);
                 Ok(())
             }
-            (Service::Rc, _) => {
+            (true, _) => {
                 if !self.told {
                     self.told = true;
                     self.nak(NakCode::PsnSequence);
@@ -76,7 +77,7 @@ impl Responder {
         now: u64,
         packet: &Packet,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Result<(), Failed> {
         self.told = false;
         let Some(operation) = packet.opcode.operation() else {
@@ -86,11 +87,31 @@ impl Responder {
         if !self.incoming.follows(operation) || !size {
             return Err(self.refuse(Fault::Invalid, config, world));
         }
+        if config.service == Service::Xrc
+            && let Err(fault) = self.check_queue(packet, config, world)
+        {
+            return Err(self.refuse(fault, config, world));
+        }
         match operation {
             Operation::ReadRequest => self.read(packet, config, world),
             Operation::CmpSwap | Operation::FetchAdd => self.atomic(packet, config, world),
             _ => self.data(now, packet, operation, config, world),
         }
+    }
+
+    /// XRC (annex A14): the receive queue that a request names is there, in the same domain, and one for a message.
+    fn check_queue(&self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
+        if packet.ext.ieth.is_some() {
+            return Err(Fault::Invalid);
+        }
+        let is_open = self.incoming.is_open();
+        if is_open && self.incoming.queue() != config.receive_queue {
+            return Err(Fault::Queue { is_foreign: false });
+        }
+        let checked = world.check_queue(config);
+        checked.map_err(|refusal| Fault::Queue {
+            is_foreign: refusal == Refusal::Domain,
+        })
     }
 
     /// SEND or WRITE.
@@ -100,9 +121,15 @@ impl Responder {
         packet: &Packet,
         operation: Operation,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Result<(), Failed> {
-        match self.incoming.take(packet, operation, config, world) {
+        // What a READ in front has yet to send may be behind the key that this one is to invalidate.
+        let waits = packet.ext.ieth.is_some() && self.replies.fresh_fetches() > 0;
+        let taken = match waits {
+            true => Err(Fault::NotReady),
+            false => self.incoming.take(packet, operation, config, world),
+        };
+        match taken {
             Ok(()) => {}
             Err(Fault::NotReady) => {
                 // REL-8: it is asked for again, and what follows meanwhile is dropped.
@@ -140,10 +167,12 @@ impl Responder {
     }
 
     /// Tells the peer why, and fails the QP (REL-13).
-    fn refuse(&mut self, fault: Fault, config: &QpConfig, world: &mut World) -> Failed {
+    fn refuse(&mut self, fault: Fault, config: &QpConfig, world: &mut dyn World) -> Failed {
         let (code, event) = match fault {
             Fault::Invalid | Fault::NotReady => (NakCode::InvalidRequest, Some(EventKind::QpReqErr)),
             Fault::TooMany => (NakCode::InvalidRequest, Some(EventKind::QpAccessErr)),
+            Fault::Queue { is_foreign: false } => (NakCode::InvalidRdRequest, Some(EventKind::QpReqErr)),
+            Fault::Queue { is_foreign: true } => (NakCode::InvalidRdRequest, Some(EventKind::QpAccessErr)),
             Fault::Access => (NakCode::RemoteAccess, Some(EventKind::QpAccessErr)),
             Fault::Receive(status) => {
                 self.incoming.complete(config, status, world);
@@ -159,7 +188,7 @@ impl Responder {
     }
 
     /// OP-5: the data follows, in its turn.
-    fn read(&mut self, packet: &Packet, config: &QpConfig, world: &mut World) -> Result<(), Failed> {
+    fn read(&mut self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Failed> {
         if self.replies.fresh_fetches() >= usize::from(config.max_dest_rd_atomic) {
             return Err(self.refuse(Fault::TooMany, config, world));
         }
@@ -174,14 +203,11 @@ impl Responder {
     }
 
     /// Where a READ's data is, if its key allows it (KEY-31); without bytes no key is needed.
-    fn range_of_read(&self, packet: &Packet, config: &QpConfig, world: &World) -> Option<Fetched> {
+    fn range_of_read(&self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Option<Fetched> {
         let reth = packet.ext.reth?;
         let range = Sge::new(reth.rkey, reth.va, reth.dma_len);
         let allowed = config.access.allows(Access::REMOTE_READ)
-            && world
-                .memory
-                .check(config.domain, range, Access::REMOTE_READ)
-                .is_ok();
+            && world.check(config, range, Access::REMOTE_READ).is_ok();
         if reth.dma_len > 1 << 31 || (reth.dma_len > 0 && !allowed) {
             return None;
         }
@@ -194,11 +220,11 @@ impl Responder {
         })
     }
 
-    fn atomic(&mut self, packet: &Packet, config: &QpConfig, world: &mut World) -> Result<(), Failed> {
+    fn atomic(&mut self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Failed> {
         if self.replies.fresh_fetches() >= usize::from(config.max_dest_rd_atomic) {
             return Err(self.refuse(Fault::TooMany, config, world));
         }
-        let original = match message::execute_atomic(packet, config, &mut world.memory) {
+        let original = match message::execute_atomic(packet, config, world) {
             Ok(original) => original,
             Err(fault) => return Err(self.refuse(fault, config, world)),
         };
@@ -210,7 +236,7 @@ impl Responder {
     }
 
     /// REL-19: what has been carried out is answered again and not carried out again.
-    fn duplicate(&mut self, now: u64, packet: &Packet, config: &QpConfig, world: &World) {
+    fn duplicate(&mut self, now: u64, packet: &Packet, config: &QpConfig, world: &mut dyn World) {
         match packet.opcode.operation() {
             Some(Operation::ReadRequest) => {
                 let fetched = self.range_of_read(packet, config, world);
@@ -231,7 +257,7 @@ impl Responder {
         distance: i32,
         packet: &Packet,
         config: &QpConfig,
-        world: &mut World,
+        world: &mut dyn World,
     ) -> Result<(), Failed> {
         // WIRE-17: never twice.
         if distance < 0 {
@@ -262,21 +288,25 @@ impl Responder {
         Ok(())
     }
 
+    /// PSN of the next request.
+    pub fn expected(&self) -> Psn {
+        self.expected
+    }
+
     /// The next response, if there is one now.
     pub fn next_packet(
         &mut self,
         now: u64,
         config: &QpConfig,
-        world: &World,
+        world: &mut dyn World,
     ) -> Option<Result<Packet, Failed>> {
         let shared = config.receive_queue != config.qpn;
         let credit_code = if config.manners.credits && !shared {
-            let receives = world.receives.get(&config.receive_queue);
-            Syndrome::credit_code(receives.map_or(0, |receives| receives.len() as u32))
+            Syndrome::credit_code(world.count_receives(config))
         } else {
             Syndrome::CREDIT_UNLIMITED
         };
-        let packet = self.replies.next_packet(now, config, &world.memory)?;
+        let packet = self.replies.next_packet(now, config, world)?;
         Some(packet.map(|packet| with_credits(packet, credit_code)))
     }
 
@@ -286,10 +316,13 @@ impl Responder {
     }
 
     /// The receive that was bound to a message is given up.
-    pub fn flush(&mut self, config: &QpConfig, world: &mut World) {
-        if let Some(wr_id) = self.incoming.give_up() {
-            let completion = Completion::of_recv(config.qpn, wr_id, WcStatus::WrFlushErr);
-            world.completions.push_back(completion);
+    pub fn flush(&mut self, config: &QpConfig, world: &mut dyn World) {
+        if let Some((wr_id, receive_queue)) = self.incoming.give_up() {
+            let completion = Completion::of_recv(config, wr_id, WcStatus::WrFlushErr);
+            world.complete(Completion {
+                receive_queue,
+                ..completion
+            });
         }
     }
 

@@ -7,9 +7,10 @@ use hca_wire::{NakCode, Operation, Psn, Syndrome, aeth, atomic_ack_eth};
 
 use super::Failed;
 use crate::config::QpConfig;
-use crate::memory::{Access, Memory, Sge};
+use crate::memory::{Access, Sge};
 use crate::packet::Packet;
 use crate::requester::opcode_of;
+use crate::world::World;
 
 /// Repetitions that wait at most: what is asked for more often is asked for again.
 const REPEATS_MAX: usize = 64;
@@ -126,7 +127,7 @@ impl Replies {
         self.queue.iter().filter(is_fresh).count()
     }
 
-    /// Only what tells the peer of the end remains.
+    /// What tells the peer of the end remains, with what was accepted before it; without such an end nothing does.
     pub fn keep_last_nak(&mut self) {
         let is_nak = |reply: &Reply| {
             matches!(
@@ -137,9 +138,9 @@ impl Replies {
                 }
             )
         };
-        let last = self.queue.back().copied().filter(is_nak);
-        self.queue.clear();
-        self.queue.extend(last);
+        if !self.queue.back().is_some_and(is_nak) {
+            self.queue.clear();
+        }
     }
 
     pub fn next_timeout(&self) -> Option<u64> {
@@ -153,7 +154,7 @@ impl Replies {
         &mut self,
         now: u64,
         config: &QpConfig,
-        memory: &Memory,
+        world: &mut dyn World,
     ) -> Option<Result<Packet, Failed>> {
         if self.next_timeout()? > now {
             return None;
@@ -171,7 +172,7 @@ impl Replies {
                 });
                 Some(Ok(packet))
             }
-            Reply::Data { fetched, msn, fresh } => Some(self.data(fetched, msn, fresh, config, memory)),
+            Reply::Data { fetched, msn, fresh } => Some(self.data(fetched, msn, fresh, config, world)),
         }
     }
 
@@ -182,7 +183,7 @@ impl Replies {
         msn: u32,
         fresh: bool,
         config: &QpConfig,
-        memory: &Memory,
+        world: &mut dyn World,
     ) -> Result<Packet, Failed> {
         use Operation as O;
         let psn = fetched.next;
@@ -202,8 +203,8 @@ impl Replies {
                 fetched.range.addr.wrapping_add(offset.into()),
                 len,
             );
-            match memory.read(config.domain, piece, Access::REMOTE_READ) {
-                Ok(bytes) => packet.payload = bytes.to_vec(),
+            match world.read(config, piece, Access::REMOTE_READ) {
+                Ok(bytes) => packet.payload = bytes,
                 Err(_) => {
                     // The region went away in the meantime.
                     self.queue.clear();

@@ -1,0 +1,189 @@
+//! The card as its owner sees it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use hca_abi::MGMT_VL;
+use hca_fw_core::{NUM_FUNCS, NUM_QPS};
+use hca_model::Frame;
+use hca_regs as reg;
+use hca_wire::Link;
+
+use crate::HostPort;
+use crate::body::Body;
+use crate::lines::Lines;
+use crate::management::{is_for_agent, is_lldp, is_smp, with_crcs, without_crcs};
+pub use crate::port::PortCounters;
+
+/// Packets to itself that a card takes at a time.
+const LOOPED_MAX: usize = 16;
+
+/// See the head of the crate.
+pub struct Card {
+    pub(crate) body: Body,
+    pub(crate) lines: Lines,
+    pub(crate) func_regs: Vec<BTreeMap<u32, u32>>,
+    pub(crate) admin_producer: [u16; NUM_FUNCS],
+    pub(crate) regs: HashMap<u32, u32>,
+    pub(crate) mailbox: Vec<u8>,
+    pub(crate) dma_error: bool,
+    pub(crate) ctx_error: bool,
+    /// Packets of management datagrams for firmware, with their ports from 0, and from it.
+    pub(crate) mads: VecDeque<(u8, Vec<u8>)>,
+    pub(crate) mads_to_send: VecDeque<(u8, Vec<u8>)>,
+    /// It has more to do in the next cycle.
+    is_busy: bool,
+}
+
+impl Card {
+    /// A card out of reset, with so many ports, so many interrupt vectors for each function, and a clock.
+    pub fn new(ports: u8, vectors: u16, cycle_ps: u64) -> Self {
+        Self {
+            body: Body::new(ports, vectors, cycle_ps),
+            lines: Lines::new(NUM_QPS, ports.into()),
+            func_regs: vec![BTreeMap::new(); NUM_FUNCS],
+            admin_producer: [0; NUM_FUNCS],
+            regs: HashMap::new(),
+            mailbox: vec![0; reg::MAILBOX_BYTES as usize],
+            dma_error: false,
+            ctx_error: false,
+            mads: VecDeque::new(),
+            mads_to_send: VecDeque::new(),
+            is_busy: false,
+        }
+    }
+
+    /// Time has come to cycle `now`: what waits for it is done.
+    pub fn advance(&mut self, host: &mut dyn HostPort, now: u64) {
+        self.body.now = now;
+        self.is_busy = false;
+        self.body.cq_time(host);
+        self.body.give_links_up();
+        self.lines.handle_timeouts(&mut self.body, host);
+    }
+
+    /// The other end of a port's cable is there, or not. Ports count from 0 here.
+    pub fn set_link_up(&mut self, port: usize, is_up: bool) {
+        self.body.set_link_up(port, is_up);
+    }
+
+    /// What a port has counted.
+    pub fn counters(&self, port: usize) -> &PortCounters {
+        &self.body.ports[port].counters
+    }
+
+    /// A port may have something to send.
+    pub fn wants_to_send(&self, port: usize) -> bool {
+        self.lines.has_ready(port) || self.mads_to_send.iter().any(|(of, _)| usize::from(*of) == port)
+    }
+
+    /// The first cycle in which it has something to do by itself.
+    pub fn next_event(&self) -> Option<u64> {
+        let lines = self.lines.next_timeout();
+        let lines = lines.map(|ns| (ns * 1_000).div_ceil(self.body.cycle_ps));
+        let cqs = self.body.cq_timers.first_key_value().map(|((at, _), ())| *at);
+        let links = (0..self.body.ports.len()).filter_map(|port| self.body.link_timer(port));
+        let busy = self.is_busy.then_some(self.body.now + 1);
+        links.chain(lines).chain(cqs).chain(busy).min()
+    }
+
+    /// The next packet that leaves through a port now.
+    ///
+    /// With it comes whose it is, for [`Card::packet_left`].
+    pub fn transmit(&mut self, host: &mut dyn HostPort, port: usize) -> Option<(Vec<u8>, Option<u32>)> {
+        for _ in 0..LOOPED_MAX {
+            let (bytes, frame, line) = match self.next_of_firmware(port) {
+                Some(bytes) => {
+                    let frame = Frame::parse(self.body.framing(port), &bytes);
+                    (bytes, frame, None)
+                }
+                None => {
+                    let (line, frame) = self.lines.next_packet(&mut self.body, host, port)?;
+                    // Others are lost, as on a wire without an end.
+                    let Some(frame) = self.on_its_lane(port, frame) else {
+                        continue;
+                    };
+                    let Some(bytes) = frame.emit() else { continue };
+                    (bytes, Some(frame), Some(line))
+                }
+            };
+            let counters = &mut self.body.ports[port].counters;
+            counters.tx_packets += 1;
+            counters.tx_bytes += bytes.len() as u64;
+            let ways = frame.as_ref().map(|frame| self.body.ways(port, &frame.link));
+            if let Some(frame) = frame.filter(|_| ways.is_some_and(|ways| ways.to_self)) {
+                self.take(host, port, &frame, &bytes);
+            }
+            if ways.is_none_or(|ways| ways.to_others) {
+                return Some((bytes, line));
+            }
+        }
+        self.is_busy = true;
+        None
+    }
+
+    /// A packet that waited behind the port for credits has left in this cycle.
+    pub fn packet_left(&mut self, line: u32) {
+        self.lines.packet_left(&self.body, line);
+    }
+
+    /// A packet with the VL that its SL has now (VL-8); none where the SL has none, or the port carries no data.
+    fn on_its_lane(&self, port: usize, mut frame: Frame) -> Option<Frame> {
+        if is_smp(&frame) {
+            return Some(frame);
+        }
+        let port = &self.body.ports[port];
+        if let Link::InfiniBand { lrh, .. } = &mut frame.link {
+            lrh.vl = port.vl_of(lrh.sl);
+            if u32::from(lrh.vl) == MGMT_VL {
+                return None;
+            }
+        }
+        port.is_active().then_some(frame)
+    }
+
+    /// The next packet of firmware through a port.
+    fn next_of_firmware(&mut self, port: usize) -> Option<Vec<u8>> {
+        let at = self
+            .mads_to_send
+            .iter()
+            .position(|(of, _)| usize::from(*of) == port)?;
+        let (_, packet) = self.mads_to_send.remove(at)?;
+        Some(match self.body.ports[port].is_infiniband {
+            true => with_crcs(packet),
+            false => packet,
+        })
+    }
+
+    /// A packet has come through a port.
+    pub fn receive(&mut self, host: &mut dyn HostPort, port: usize, bytes: &[u8]) {
+        let framing = self.body.framing(port);
+        if is_lldp(framing, bytes) {
+            return self.mad_arrives(port as u8, bytes.to_vec());
+        }
+        let Some(frame) = Frame::parse(framing, bytes) else {
+            self.body.ports[port].counters.rx_crc_errors += 1;
+            return;
+        };
+        if is_smp(&frame) || (self.body.ports[port].is_active() && self.body.is_for(port, &frame.link)) {
+            self.take(host, port, &frame, bytes);
+        } else {
+            self.body.ports[port].counters.rx_drops += 1;
+        }
+    }
+
+    fn take(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, bytes: &[u8]) {
+        let counters = &mut self.body.ports[port].counters;
+        counters.rx_packets += 1;
+        counters.rx_bytes += bytes.len() as u64;
+        if is_for_agent(frame) {
+            return self.mad_arrives(port as u8, without_crcs(bytes.to_vec()));
+        }
+        let takers = self.body.takers(port, frame);
+        if takers.is_empty() {
+            self.body.ports[port].counters.rx_drops += 1;
+        }
+        for line in takers {
+            self.lines.receive(&mut self.body, host, line, frame);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! WQEs: from the bytes of a ring to requests of the transport.
+
+use hca_abi::{
+    MAX_SGE, Mpt, Qpc, RqWqeCtrl, Service, SqWqeAtomic, SqWqeBind, SqWqeCtrl, SqWqeUdCtrl, WcOpcode,
+    WcStatus, WrOpcode, access,
+};
+use hca_model::{Atomic, BadReceive, Destination, Op, RecvRequest, Refusal, SendFlags, SendRequest, Sge};
+
+use crate::HostPort;
+use crate::body::Body;
+use crate::keys::KeyUser;
+use crate::srq::ReceivePlace;
+
+/// A send WQE.
+pub(crate) enum SendWqe {
+    /// One with packets.
+    Request(Box<SendRequest>),
+    /// One that the card does by itself, when everything before it has completed.
+    Local(LocalWqe),
+}
+
+/// BIND_MW or LOCAL_INV.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalWqe {
+    pub index: u32,
+    pub signaled: bool,
+    pub opcode: WcOpcode,
+    /// The key that the window gets, or that becomes nothing.
+    key: u32,
+    va: u64,
+    bind: Option<SqWqeBind>,
+}
+
+fn entries(bytes: &[u8]) -> Vec<Sge> {
+    let entry = |bytes| {
+        let sge = hca_abi::Sge::read_from(bytes).unwrap_or_default();
+        Sge::new(sge.lkey(), sge.addr(), sge.length())
+    };
+    bytes.chunks_exact(hca_abi::Sge::BYTES).map(entry).collect()
+}
+
+fn sum(entries: &[Sge]) -> u64 {
+    entries.iter().map(|entry| u64::from(entry.len)).sum()
+}
+
+/// What a WQE asks for, if its service has that.
+fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
+    let imm = Some(ctrl.imm_data().swap_bytes());
+    let (va, rkey) = (ctrl.remote_addr(), ctrl.rkey());
+    Some(match WrOpcode::try_from(ctrl.opcode()).ok()? {
+        WrOpcode::Send => Op::SEND,
+        WrOpcode::SendWithImm => Op::Send {
+            imm,
+            invalidate: None,
+        },
+        WrOpcode::SendWithInv => Op::Send {
+            imm: None,
+            invalidate: imm,
+        },
+        WrOpcode::RdmaWrite => Op::Write { va, rkey, imm: None },
+        WrOpcode::RdmaWriteWithImm => Op::Write { va, rkey, imm },
+        WrOpcode::RdmaRead => Op::Read { va, rkey },
+        WrOpcode::AtomicCmpAndSwp => Op::Atomic {
+            va,
+            rkey,
+            atomic: Atomic::CompareSwap {
+                compare: operands.compare_add(),
+                swap: operands.swap(),
+            },
+        },
+        WrOpcode::AtomicFetchAndAdd => Op::Atomic {
+            va,
+            rkey,
+            atomic: Atomic::FetchAdd {
+                add: operands.compare_add(),
+            },
+        },
+        WrOpcode::LocalInv | WrOpcode::BindMw | WrOpcode::Tso => return None,
+    })
+}
+
+/// XPORT-12, and what may be inline.
+fn is_allowed(service: Service, op: Op, ctrl: &SqWqeCtrl) -> bool {
+    let is_fetch = op.fetches();
+    let is_atomic = matches!(op, Op::Atomic { .. });
+    let of_service = match service {
+        Service::Rc => true,
+        Service::Xrc => !matches!(
+            op,
+            Op::Send {
+                invalidate: Some(_),
+                ..
+            }
+        ),
+        Service::Uc => {
+            !is_fetch
+                && !matches!(
+                    op,
+                    Op::Send {
+                        invalidate: Some(_),
+                        ..
+                    }
+                )
+        }
+        Service::Ud => matches!(op, Op::Send { invalidate: None, .. }),
+        Service::Raw => false,
+    };
+    of_service && !(is_fetch && ctrl.inline_data()) && (!is_atomic || ctrl.num_sge() == 1)
+}
+
+impl Body {
+    /// A send WQE of a ring; one that makes no sense comes as a request that fails in its turn.
+    pub fn fetch_send(&mut self, host: &mut dyn HostPort, qpc: &Qpc, index: u32) -> SendWqe {
+        let stride = 64usize << qpc.sq_log_stride();
+        let slot = u64::from(index) & ((1 << qpc.sq_log_size()) - 1);
+        let mut bytes = vec![0; stride];
+        let was_read = self.look_at(host, qpc.func(), qpc.sq_base() + slot * stride as u64, &mut bytes);
+        let ctrl = SqWqeCtrl::read_from(&bytes).unwrap_or_default();
+        let signaled = ctrl.signaled() || qpc.sq_sig_all();
+        let service = Service::try_from(qpc.service());
+        let found = match service {
+            Ok(service) if was_read && ctrl.wqe_index() == index => {
+                self.read_send(service, qpc, &ctrl, &bytes)
+            }
+            _ => None,
+        };
+        let mut wqe = found.unwrap_or_else(|| {
+            let broken = Op::Broken(WcStatus::LocQpOpErr);
+            SendWqe::Request(Box::new(SendRequest::new(0, broken, Vec::new())))
+        });
+        match &mut wqe {
+            SendWqe::Request(request) => {
+                request.wr_id = index.into();
+                request.flags = SendFlags {
+                    signaled,
+                    solicited: ctrl.solicited(),
+                    fence: ctrl.fence(),
+                };
+            }
+            SendWqe::Local(local) => {
+                (local.index, local.signaled) = (index, signaled);
+            }
+        }
+        wqe
+    }
+
+    fn read_send(&self, service: Service, qpc: &Qpc, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<SendWqe> {
+        let opcode = WrOpcode::try_from(ctrl.opcode()).ok()?;
+        if matches!(opcode, WrOpcode::BindMw | WrOpcode::LocalInv) {
+            return local(service, opcode, ctrl, bytes).map(SendWqe::Local);
+        }
+        let is_atomic = matches!(opcode, WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd);
+        let (operands, mut at) = match is_atomic {
+            true => (
+                SqWqeAtomic::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?,
+                SqWqeCtrl::BYTES + SqWqeAtomic::BYTES,
+            ),
+            false => (SqWqeAtomic::new(), SqWqeCtrl::BYTES),
+        };
+        if service == Service::Ud {
+            at = SqWqeUdCtrl::BYTES;
+        }
+        let op = op_of(ctrl, &operands).filter(|op| is_allowed(service, *op, ctrl))?;
+        let mut request = SendRequest::new(0, op, Vec::new());
+        if ctrl.inline_data() {
+            let data = bytes.get(at..)?.get(..ctrl.length() as usize)?;
+            request.inline = Some(data.to_vec());
+        } else {
+            let count = usize::from(ctrl.num_sge());
+            let list = bytes.get(at..)?.get(..count * hca_abi::Sge::BYTES)?;
+            request.sges = entries(list);
+            let is_right = sum(&request.sges) == u64::from(ctrl.length());
+            if count > MAX_SGE as usize || !is_right || (is_atomic && ctrl.length() != 8) {
+                return None;
+            }
+        }
+        if ctrl.length() > 1 << 31 {
+            request.op = Op::Broken(WcStatus::LocLenErr);
+        }
+        request.remote_srqn = ctrl.remote_srqn();
+        if service == Service::Ud {
+            let wqe = SqWqeUdCtrl::read_from(bytes)?;
+            request.destination = Some(Destination {
+                link: self.datagram_link(qpc, &wqe)?,
+                qpn: wqe.remote_qpn(),
+                qkey: wqe.qkey(),
+            });
+            let port = self.port_of(qpc)?;
+            request.pkey = qpc.is_gsi().then(|| port.pkey(wqe.pkey_index()));
+        }
+        Some(SendWqe::Request(Box::new(request)))
+    }
+
+    /// A receive WQE.
+    pub fn fetch_receive(
+        &mut self,
+        host: &mut dyn HostPort,
+        func: u8,
+        place: ReceivePlace,
+    ) -> Result<RecvRequest, BadReceive> {
+        let stride = 64usize << place.log_stride;
+        let slot = u64::from(place.index) & ((1 << place.log_size) - 1);
+        let mut bytes = vec![0; stride];
+        let was_read = self.look_at(host, func, place.base + slot * stride as u64, &mut bytes);
+        let ctrl = RqWqeCtrl::read_from(&bytes).unwrap_or_default();
+        let list = bytes
+            .get(RqWqeCtrl::BYTES..)
+            .and_then(|rest| rest.get(..usize::from(ctrl.num_sge()) * hca_abi::Sge::BYTES));
+        let wr_id = place.index.into();
+        match list {
+            Some(list) if was_read && ctrl.wqe_index() == place.index => {
+                Ok(RecvRequest::new(wr_id, entries(list)))
+            }
+            _ => Err(BadReceive {
+                wr_id,
+                status: WcStatus::LocQpOpErr,
+            }),
+        }
+    }
+
+    // ---- Memory windows (decision 0036)
+
+    /// Does what a WQE without packets asks for.
+    pub fn do_local(
+        &mut self,
+        host: &mut dyn HostPort,
+        user: KeyUser,
+        wqe: &LocalWqe,
+    ) -> Result<(), WcStatus> {
+        let done = match &wqe.bind {
+            Some(bind) => self.bind_window(host, user, wqe, bind),
+            None => self.invalidate_window(host, user, wqe.key),
+        };
+        done.map_err(|_| WcStatus::MwBindErr)
+    }
+
+    fn write_window(
+        &mut self,
+        host: &mut dyn HostPort,
+        func: u8,
+        key: u32,
+        row: &Mpt,
+    ) -> Result<(), Refusal> {
+        let addr = self.key_row_addr(func, key).ok_or(Refusal::Key)?;
+        // Read back: whoever looks at the row from now on sees what it is.
+        let mut after = [0; Mpt::BYTES];
+        let is_there = host.write(func, addr, row.as_bytes()) && host.read(func, addr, &mut after);
+        is_there.then_some(()).ok_or(Refusal::Key)
+    }
+
+    /// KEY-30, type 2B: only who has bound it, or its peer, and only by the key that it has now.
+    pub fn invalidate_window(
+        &mut self,
+        host: &mut dyn HostPort,
+        user: KeyUser,
+        key: u32,
+    ) -> Result<(), Refusal> {
+        let mut row = self.key_row(host, user.func, key).ok_or(Refusal::Key)?;
+        let is_own = row.is_window() && row.func() == user.func && row.pd() == user.pd;
+        let is_it =
+            row.valid() && row.is_type_2() && u32::from(row.tag()) == key & 0xff && row.qpn() == user.qpn;
+        if !is_own || !is_it {
+            return Err(Refusal::Key);
+        }
+        row.set_valid(false);
+        self.write_window(host, user.func, key, &row)
+    }
+
+    fn bind_window(
+        &mut self,
+        host: &mut dyn HostPort,
+        user: KeyUser,
+        wqe: &LocalWqe,
+        bind: &SqWqeBind,
+    ) -> Result<(), Refusal> {
+        let before = self.key_row(host, user.func, wqe.key).ok_or(Refusal::Key)?;
+        let region = self.key_row(host, user.func, bind.lkey()).unwrap_or_default();
+        let right = u32::from(bind.access());
+        let is_own = before.is_window() && before.func() == user.func && before.pd() == user.pd;
+        let is_kind = bind.is_type_2() == before.is_type_2() && !(before.is_type_2() && before.valid());
+        let unbinds = bind.length() == 0 && !bind.is_type_2();
+        let is_region_own = region.valid()
+            && !region.is_window()
+            && region.func() == user.func
+            && region.pd() == user.pd
+            && u32::from(region.tag()) == bind.lkey() & 0xff;
+        let writes = right & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+        let is_granted = right & (access::LOCAL_WRITE | access::MW_BIND) == 0
+            && region.mw_bind()
+            && (!writes || region.local_write());
+        let offset = wqe.va.checked_sub(region.start());
+        let end = offset.and_then(|offset| offset.checked_add(bind.length()));
+        let fits = end.is_some_and(|end| end <= region.length()) && bind.length() != 0;
+        if !is_own || !is_kind || !(unbinds || (is_region_own && is_granted && fits)) {
+            return Err(Refusal::Right);
+        }
+        let offset = offset.unwrap_or(0);
+        let mut row = region;
+        row.set_valid(!unbinds);
+        row.set_is_window(true);
+        row.set_is_type_2(bind.is_type_2());
+        row.set_access(right & !(access::LOCAL_WRITE | access::MW_BIND));
+        row.set_tag(wqe.key as u8);
+        row.set_func(user.func);
+        row.set_pd(user.pd);
+        row.set_qpn(user.qpn);
+        row.set_region(bind.lkey() >> 8 & ((1 << hca_abi::MAX_LOG_KEYS) - 1));
+        row.set_start(wqe.va);
+        row.set_length(bind.length());
+        row.set_list_offset(region.list_offset().wrapping_add(offset));
+        if u32::from(region.page_shift()) == hca_abi::DIRECT_PAGE_SHIFT {
+            row.set_iova(region.iova().wrapping_add(offset));
+        }
+        self.write_window(host, user.func, wqe.key, &row)
+    }
+}
+
+fn local(service: Service, opcode: WrOpcode, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<LocalWqe> {
+    let is_empty = !ctrl.inline_data() && ctrl.num_sge() == 0 && ctrl.length() == 0;
+    if !is_empty || !matches!(service, Service::Rc | Service::Uc) {
+        return None;
+    }
+    let (opcode, key, bind) = match opcode {
+        WrOpcode::BindMw => {
+            let bind = SqWqeBind::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?;
+            (WcOpcode::BindMw, ctrl.rkey(), Some(bind))
+        }
+        _ => (WcOpcode::LocalInv, ctrl.imm_data().swap_bytes(), None),
+    };
+    Some(LocalWqe {
+        index: 0,
+        signaled: false,
+        opcode,
+        key,
+        va: ctrl.remote_addr(),
+        bind,
+    })
+}

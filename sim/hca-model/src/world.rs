@@ -1,0 +1,89 @@
+//! What queue pairs work on: memory behind keys, receives, and who is told.
+
+use hca_abi::WcStatus;
+
+use crate::config::QpConfig;
+use crate::memory::{Access, Refusal, Sge, cut};
+use crate::model::ModelEvent;
+use crate::work::{Completion, RecvRequest};
+
+/// A receive that is at fault before a byte has come: it completes with this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadReceive {
+    /// The caller's number for it.
+    pub wr_id: u64,
+    /// How it completes.
+    pub status: WcStatus,
+}
+
+/// See the head of the module. [`crate::Model`] has one of its own, with regions that are bytes of its own; a card has
+/// rings, key tables and the memory of a host behind it. `config` is that of the QP that asks.
+pub trait World {
+    /// Whether a range may be touched (KEY-31).
+    fn check(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<(), Refusal>;
+
+    /// The bytes of a range.
+    fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal>;
+
+    /// Writes to a range, as long as the bytes are.
+    fn write(
+        &mut self,
+        config: &QpConfig,
+        key: u32,
+        va: u64,
+        bytes: &[u8],
+        right: Access,
+    ) -> Result<(), Refusal>;
+
+    /// OP-11: the peer wants this key to be nothing. Refused: it may not be invalidated so.
+    fn invalidate(&mut self, config: &QpConfig, key: u32) -> Result<(), Refusal>;
+
+    /// XRC: whether a request may name the receive queue that `config` has (decision 0037).
+    fn check_queue(&mut self, config: &QpConfig) -> Result<(), Refusal> {
+        let _ = config;
+        Ok(())
+    }
+
+    /// Takes the next receive of a queue.
+    fn next_receive(&mut self, config: &QpConfig) -> Result<Option<RecvRequest>, BadReceive>;
+
+    /// Receives in a queue that is the QP's alone, of which its peer is told.
+    fn count_receives(&mut self, config: &QpConfig) -> u32;
+
+    /// A QP is in ERR: the receives of a queue that is its alone are flushed (SPEC-8: a shared one's stay).
+    fn flush_receives(&mut self, config: &QpConfig);
+
+    /// A request has completed.
+    fn complete(&mut self, completion: Completion);
+
+    /// Something has happened to a QP.
+    fn tell(&mut self, event: ModelEvent);
+
+    /// `len` bytes of a gather list from `offset` on.
+    fn gather(&mut self, config: &QpConfig, list: &[Sge], offset: u32, len: u32) -> Result<Vec<u8>, Refusal> {
+        let mut pieces = cut(list, offset, len)?.into_iter();
+        let mut bytes = match pieces.next() {
+            Some(piece) => self.read(config, piece, Access::NONE)?,
+            None => Vec::new(),
+        };
+        for piece in pieces {
+            bytes.extend_from_slice(&self.read(config, piece, Access::NONE)?);
+        }
+        Ok(bytes)
+    }
+
+    /// Puts bytes into a scatter list from `offset` on; nothing is written where any of it is refused.
+    fn scatter(&mut self, config: &QpConfig, list: &[Sge], offset: u32, bytes: &[u8]) -> Result<(), Refusal> {
+        let pieces = cut(list, offset, bytes.len() as u32)?;
+        for piece in &pieces {
+            self.check(config, *piece, Access::LOCAL)?;
+        }
+        let mut rest = bytes;
+        for piece in pieces {
+            let (now, later) = rest.split_at(piece.len as usize);
+            self.write(config, piece.lkey, piece.addr, now, Access::LOCAL)?;
+            rest = later;
+        }
+        Ok(())
+    }
+}
