@@ -54,7 +54,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 
 .PHONY: area memory coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
 .PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl
-.PHONY: lint-rust miri test-soft-core
+.PHONY: lint-rust miri test-soft-core test-model
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -144,6 +144,15 @@ test-soft-core: setup ## system tests with firmware on the card's own processor 
 	  loopback wrap congestion cache switches timeline huge siege incast fence \
 	  windows xrc)) || ok=false; \
 	$$ok
+
+# What is left away is about cycles, lanes or the host's PCIe, which such a card does not have (docs/model.md).
+test-model: setup ## system tests on cards without gates (a minute, once they are compiled)
+	HCA_CARD=model cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
+	  $(addprefix --test ,design transfer states errors data_path unreliable datagrams atomics shared shared_failures \
+	  xrc windows loopback events drain keys control_plane device_memory groups partitions naks fence refused wrap \
+	  generations parity vpi management overrun) -- $(addprefix --skip ,functions_take_turns \
+	  a_send_queue_drains_and_goes_on a_key_that_never_comes a_repeated_request_does_not_take_away_a_nak \
+	  key_3_a_locked_port_serves_the_holder_alone))
 
 # A toolchain of its own, which scripts/setup.sh does not install: rustup toolchain install nightly -c miri,rust-src
 # Devices are kept for the life of a process (leaks). Races are loom's: Rust's memory model has no words of which one

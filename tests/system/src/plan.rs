@@ -1,6 +1,7 @@
 //! What a seed means: which cards, faults and messages. Nothing here talks to a card.
 
 use hca_abi::MAX_SGE;
+use hca_cosim::Design;
 use hca_host::PcieParams;
 use hca_link::{FaultSpec, LinkKind};
 use hca_verbs::{CcAlgorithm, Congestion};
@@ -247,11 +248,13 @@ impl Plan {
             pairs.truncate(Rng::new(seed, "pairs beside").below(3) as usize);
         }
         let congestion = draw_congestion(&mut Rng::new(seed, "congestion"));
+        // The card of the model refuses it.
+        let has_congestion = link == LinkKind::Ethernet && Design::chosen() == Design::Rtl;
         Self {
             link,
             faults: options.faults.unwrap_or(faults),
             read_jitter_ns,
-            congestion: congestion.filter(|_| link == LinkKind::Ethernet),
+            congestion: congestion.filter(|_| has_congestion),
             pairs,
             services,
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use hca_cosim::{
-    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Flash, Identity, OpVls, Plug, SimError, Simulation,
+    BuiltSwitch, CableId, CardConfig, CardId, Design, Fabric, Flash, Identity, OpVls, Plug, SimError,
+    Simulation,
 };
 use hca_dev::Device;
 use hca_host::{Fault, PcieParams};
@@ -73,6 +74,8 @@ pub struct RigConfig {
     pub rate_bits_per_s: u64,
     /// Faults of each cable.
     pub faults: FaultSpec,
+    /// What does the work of each card.
+    pub designs: [Design; 2],
     /// Host side of both cards.
     pub pcie: PcieParams,
     /// Host side of card 1, where it differs.
@@ -117,6 +120,7 @@ impl RigConfig {
             switches,
             rate_bits_per_s: CableConfig::new("", link).rate_bits_per_s,
             faults,
+            designs: [Design::chosen(); 2],
             pcie,
             other_pcie: None,
             think_cycles: [CardConfig::probe("").firmware_think_cycles; 2],
@@ -315,7 +319,8 @@ impl Rig {
             for port in ports.iter_mut().filter(|port| config.managed && port.infiniband) {
                 (port.lid, port.self_active) = (0, false);
             }
-            let card = CardConfig::with_shares(&name, &ports, config.functions, &[]);
+            let design = config.designs[usize::from(index)];
+            let card = CardConfig::of_design(design, &name, &ports, config.functions, &[]);
             let card = match config.lines {
                 Some(lines) => card.share_lines(&ports, config.functions, lines),
                 None => card,

@@ -1,0 +1,157 @@
+//! How much faster the card of the model is than that of RTL: the same programs on both, in the
+//! processor's time: a machine that has other work does not matter.
+//!
+//! `cargo run --release -p hca-system-tests --example design_speed`
+
+use std::error::Error;
+
+use hca_cosim::Design;
+use hca_link::LinkKind;
+use hca_system_tests::{Dev, Place, Rig, RigConfig, path};
+use hca_verbs::{Access, Mr, Mtu, QpCap, RawQp, SendFlags, SendOp, SendWr, WrData};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Messages from node 0 to node 1 and, if they alternate, back.
+struct Load {
+    name: &'static str,
+    bytes: u32,
+    qps: usize,
+    /// Messages of a QP under way.
+    depth: u32,
+    alternate: bool,
+}
+
+const LOADS: [Load; 4] = [
+    Load {
+        name: "WRITE 64 B, there and back",
+        bytes: 64,
+        qps: 1,
+        depth: 1,
+        alternate: true,
+    },
+    Load {
+        name: "WRITE 4 KiB, there and back",
+        bytes: 4096,
+        qps: 1,
+        depth: 1,
+        alternate: true,
+    },
+    Load {
+        name: "WRITE 64 B, 16 QPs",
+        bytes: 64,
+        qps: 16,
+        depth: 16,
+        alternate: false,
+    },
+    Load {
+        name: "WRITE 64 KiB, one QP",
+        bytes: 65536,
+        qps: 1,
+        depth: 4,
+        alternate: false,
+    },
+];
+/// Messages of a load: the RTL's share takes some seconds.
+const MESSAGES: [(Design, u32); 2] = [(Design::Rtl, 320), (Design::Model, 32_000)];
+
+fn main() -> Outcome<()> {
+    println!(
+        "{:30} {:>14} {:>14} {:>8}",
+        "processor time of a message", "RTL", "model", "ratio"
+    );
+    for load in &LOADS {
+        let mut us = Vec::new();
+        for (design, messages) in MESSAGES {
+            // A long message is as good as many.
+            let messages = if load.bytes > 4096 {
+                messages / 10
+            } else {
+                messages
+            };
+            us.push(carry(design, load, messages)?);
+        }
+        println!(
+            "{:30} {:>11.1} us {:>11.1} us {:>8.0}",
+            load.name,
+            us[0],
+            us[1],
+            us[0] / us[1]
+        );
+    }
+    Ok(())
+}
+
+/// Microseconds for each message.
+fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
+    let rig = Rig::new(&RigConfig {
+        designs: [design; 2],
+        ..RigConfig::new(1, LinkKind::Ethernet)
+    })?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let memory = |node: usize| -> Outcome<Mr<Dev>> {
+        let buf = rig.nodes[node].alloc(load.bytes as usize)?;
+        Ok(rig.nodes[node].register(&buf, Place::whole(&buf, access, (node as u64 + 1) << 40))?)
+    };
+    let memory = [memory(0)?, memory(1)?];
+    let cap = QpCap {
+        max_send_wr: load.depth,
+        ..QpCap::default()
+    };
+    let connect = |_| rig.connect([cap; 2], [false; 2], &path(Mtu::Bytes4096));
+    let mut qps = (0..load.qps).map(connect).collect::<Result<Vec<_>, _>>()?;
+    let each = messages / load.qps as u32;
+    let (mut posted, mut completed) = (vec![0; load.qps], vec![0; load.qps]);
+    let start = cpu_s();
+    while completed.iter().any(|count| *count < each) {
+        for (at, qp) in qps.iter_mut().enumerate() {
+            while posted[at] - completed[at] < load.depth && posted[at] < each {
+                let from = usize::from(load.alternate && posted[at] % 2 == 1);
+                post(
+                    &mut qp[from],
+                    at as u64,
+                    load.bytes,
+                    &memory[from],
+                    &memory[1 - from],
+                )?;
+                posted[at] += 1;
+            }
+        }
+        for node in &rig.nodes {
+            // Finding none lets time go on.
+            while let Some(wc) = node.poll()? {
+                if !wc.is_ok() {
+                    return Err(format!("a work request failed: {wc:?}").into());
+                }
+                completed[wc.wr_id as usize] += 1;
+            }
+        }
+    }
+    Ok((cpu_s() - start) * 1e6 / f64::from(each * load.qps as u32))
+}
+
+/// Processor time of this process.
+fn cpu_s() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is ours and large enough.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+fn post(qp: &mut RawQp<Dev>, wr_id: u64, bytes: u32, source: &Mr<Dev>, target: &Mr<Dev>) -> Outcome<()> {
+    let wr = SendWr {
+        wr_id,
+        op: SendOp::RdmaWrite {
+            remote_addr: target.addr(),
+            rkey: target.rkey(),
+        },
+        flags: SendFlags::SIGNALED,
+        data: WrData::Sges(&[source.sge(0, bytes)]),
+    };
+    qp.post_send(&[wr])?;
+    Ok(())
+}

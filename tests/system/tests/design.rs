@@ -1,0 +1,211 @@
+//! The card of the model beside that of RTL: one program on both does the same, and they understand each other.
+
+mod common;
+
+use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
+use hca_cosim::Design;
+use hca_link::LinkKind;
+use hca_system_tests::scenario::{Options, Report, run};
+use hca_system_tests::{RigConfig, path};
+use hca_verbs::{Mtu, QpState, SendFlags, SendOp, WcOpcode, WcStatus, WorkCompletion, WrData};
+
+const REGION_BYTES: u64 = 64 << 10;
+const TARGET: u64 = 32 << 10;
+/// With one pair of cards, each way of making it.
+const ALL: [[Design; 2]; 4] = [
+    [Design::Rtl, Design::Rtl],
+    [Design::Model, Design::Model],
+    [Design::Model, Design::Rtl],
+    [Design::Rtl, Design::Model],
+];
+
+/// What a program is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Told {
+    node: usize,
+    wr_id: u64,
+    status: WcStatus,
+    opcode: WcOpcode,
+    byte_len: u32,
+    imm_data: u32,
+    wc_flags: u8,
+    src_qp: u32,
+}
+
+fn told(node: usize, wc: &WorkCompletion) -> Told {
+    let is_receive = matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+    let is_good = wc.status == WcStatus::Success;
+    Told {
+        node,
+        wr_id: wc.wr_id,
+        status: wc.status,
+        // Of a failure nothing else is told (V-73).
+        opcode: if is_good { wc.opcode } else { WcOpcode::Send },
+        byte_len: if is_good && is_receive { wc.byte_len } else { 0 },
+        imm_data: if is_good { wc.imm_data } else { 0 },
+        wc_flags: wc.wc_flags,
+        src_qp: wc.src_qp,
+    }
+}
+
+fn pair(kind: LinkKind, designs: [Design; 2]) -> Pair {
+    let config = RigConfig {
+        designs,
+        ..RigConfig::new(11, kind)
+    };
+    Pair::new(
+        &config,
+        &path(Mtu::Bytes1024),
+        REGION_BYTES,
+        [LOCAL_AND_REMOTE; 2],
+    )
+}
+
+/// Every operation of RC in several lengths, then failures of both sides, each on a connection of its own.
+fn program(kind: LinkKind, designs: [Design; 2]) -> Vec<Told> {
+    let mut all = Vec::new();
+    let mut pair = pair(kind, designs);
+    for (round, len) in [0, 64, 1025, 5000].into_iter().enumerate() {
+        transfers(&mut pair, round as u64 * 100, len, &mut all);
+    }
+    pair.check_memory("transfers");
+    let failed = all.iter().find(|told: &&Told| told.status != WcStatus::Success);
+    assert_eq!(failed, None, "{kind:?}, {designs:?}");
+    for case in 0..4 {
+        failure(kind, designs, case, &mut all);
+    }
+    all
+}
+
+fn transfers(pair: &mut Pair, id: u64, len: u32, all: &mut Vec<Told>) {
+    let (remote_addr, rkey) = pair.remote(1, TARGET);
+    let data = pair.expected(0, 0, len);
+    let source = [pair.mrs[0].sge(0, len)];
+    let landing = TARGET + (16 << 10);
+    let imm_data = 0x1234_5678;
+    let operations = [
+        (SendOp::Send, Some(landing)),
+        (SendOp::SendWithImm { imm_data }, Some(landing)),
+        (SendOp::RdmaWrite { remote_addr, rkey }, None),
+        (
+            SendOp::RdmaWriteWithImm {
+                remote_addr,
+                rkey,
+                imm_data,
+            },
+            Some(landing),
+        ),
+    ];
+    for (step, (op, receive)) in (0..).zip(operations) {
+        if let Some(at) = receive {
+            let sges = [pair.mrs[1].sge(at, len)];
+            pair.recv(1, id + step, &sges);
+        }
+        pair.post(0, id + 50 + step, op, &source);
+        let wc = pair.wait(0);
+        all.push(told(0, &wc));
+        let is_send = matches!(op, SendOp::Send | SendOp::SendWithImm { .. });
+        pair.expect(1, if is_send { landing } else { TARGET }, &data);
+        if receive.is_some() {
+            let wc = pair.wait(1);
+            all.push(told(1, &wc));
+        }
+    }
+    // Back by READ.
+    let back = [pair.mrs[0].sge(TARGET, len)];
+    pair.post(0, id + 60, SendOp::RdmaRead { remote_addr, rkey }, &back);
+    let wc = pair.wait(0);
+    all.push(told(0, &wc));
+    pair.expect(0, TARGET, &data);
+}
+
+/// A wrong R_Key; a message longer than its receive; a local buffer that is none; an address out of bounds.
+fn failure(kind: LinkKind, designs: [Design; 2], case: u32, all: &mut Vec<Told>) {
+    let mut pair = pair(kind, designs);
+    let (remote_addr, rkey) = pair.remote(1, TARGET);
+    let mut source = pair.mrs[0].sge(0, 100);
+    let mut op = SendOp::Send;
+    pair.recv(1, 1, &[pair.mrs[1].sge(TARGET, 64)]);
+    match case {
+        0 => {
+            op = SendOp::RdmaWrite {
+                remote_addr,
+                rkey: rkey ^ 1,
+            };
+        }
+        1 => {}
+        2 => source.lkey ^= 1,
+        _ => {
+            let (remote_addr, rkey) = pair.remote(1, REGION_BYTES - 99);
+            op = SendOp::RdmaRead { remote_addr, rkey };
+        }
+    }
+    pair.post(0, 2, op, &[source]);
+    pair.post_with(
+        0,
+        3,
+        SendOp::Send,
+        SendFlags::SIGNALED,
+        WrData::Inline(b"flushed"),
+    );
+    for _ in 0..2 {
+        let wc = pair.wait(0);
+        all.push(told(0, &wc));
+    }
+    pair.rig.run(20_000);
+    while let Some(wc) = pair.rig.nodes[1].poll_ready().unwrap() {
+        all.push(told(1, &wc));
+    }
+    let states = [0, 1].map(|node| pair.qps[node].query().unwrap().qp_state);
+    assert_eq!(states[0], QpState::Err, "case {case}, {designs:?}");
+    // What a failed receive leaves of a message is open; nothing else may have changed.
+    if case != 1 {
+        pair.check_memory(&format!("case {case}, {designs:?}"));
+    }
+}
+
+#[test]
+fn one_program_is_told_the_same() {
+    for kind in BOTH_LINKS {
+        let [rtl, others @ ..] = ALL.map(|designs| program(kind, designs));
+        assert!(rtl.len() > 40, "{} completions", rtl.len());
+        for (designs, other) in ALL[1..].iter().zip(&others) {
+            let differs = rtl.iter().zip(other).find(|(a, b)| a != b);
+            assert_eq!(differs, None, "{kind:?}, {designs:?}");
+            assert_eq!(rtl.len(), other.len(), "{kind:?}, {designs:?}");
+        }
+    }
+}
+
+/// What a seed draws, without the time it takes and the packets that are lost.
+fn essence(report: &Report) -> (usize, u64, u64) {
+    (report.pairs, report.messages, report.bytes)
+}
+
+/// Random programs with faults, by seed: the model carries out what the RTL does, and the rules of the transport find
+/// nothing wrong with its packets.
+#[test]
+fn random_programs_do_the_same() {
+    let options = Options::default();
+    let rtl = [1, 2].map(|seed| run(seed, &options).unwrap_or_else(|failure| panic!("{failure}")));
+    Design::Model.choose();
+    for (seed, rtl) in (1..).zip(&rtl) {
+        let model = run(seed, &options).unwrap_or_else(|failure| panic!("model: {failure}"));
+        assert_eq!(essence(&model), essence(rtl), "seed {seed}");
+        assert!(model.judged > 50, "seed {seed}: {} packets judged", model.judged);
+    }
+}
+
+#[test]
+fn many_random_programs_on_the_model() {
+    Design::Model.choose();
+    // The program that uses every service waits for completions that no card owes it, when its QPs fall: those of
+    // unsignaled requests, which this one carries out before it hears of the fall.
+    let options = Options {
+        services: false,
+        ..Options::default()
+    };
+    for seed in 100..140 {
+        run(seed, &options).unwrap_or_else(|failure| panic!("model: {failure}"));
+    }
+}
