@@ -110,7 +110,12 @@ impl Card {
             counters.tx_packets += 1;
             counters.tx_bytes += bytes.len() as u64;
             let ways = frame.as_ref().map(|frame| self.body.ways(port, &frame.link));
-            if let Some(frame) = frame.filter(|_| ways.is_some_and(|ways| ways.to_self)) {
+            let loops = ways.is_some_and(|ways| ways.to_self);
+            // As it has become by being sent: lengths and checksums are made with its bytes.
+            if let Some(frame) = loops
+                .then(|| Frame::parse(self.body.framing(port), &bytes))
+                .flatten()
+            {
                 self.take(host, port, &frame, &bytes);
             }
             if ways.is_none_or(|ways| ways.to_others) {
