@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
+use common::makers::create_wq;
 use common::*;
 use hca_abi::{
     AtomicCap, EventKind, LinkLayer, Mtu, PortState, QpState, WcOpcode, WcStatus, device_cap, wc_flag,
@@ -137,6 +138,16 @@ fn events_wait_in_order_for_every_open() {
         let qps = [(); 2].map(|()| ibv_create_qp(pd, &mut attr));
         connect(qps[0], (*qps[1]).qp_num);
         connect(qps[1], (*qps[0]).qp_num);
+        // A work queue that completes into it, and one that does not.
+        let wqs = [small, large].map(|cq| create_wq(own, pd, cq));
+        for wq in wqs {
+            let mut ready = ibv_wq_attr {
+                attr_mask: IBV_WQ_ATTR_STATE,
+                wq_state: IBV_WQS_RDY,
+                ..Default::default()
+            };
+            assert_eq!((*extended(own)).modify_wq.unwrap()(wq, &mut ready), 0);
+        }
         for i in 0..30 {
             assert_eq!(post_recv(qps[1], i), 0);
             assert_eq!(post_send(qps[0], &mut [send_wr(i)]), (0, None));
@@ -144,19 +155,31 @@ fn events_wait_in_order_for_every_open() {
         let poll = (*own).ops.poll_cq.unwrap();
         (0..1000).for_each(|_| assert!(poll(large, 1, &mut ibv_wc::default()) >= 0));
         let mut event = ibv_async_event::default();
-        loop {
-            assert_eq!(ibv_get_async_event(own, &mut event), 0);
-            ibv_ack_async_event(&mut event);
-            if event.event_type == IBV_EVENT_CQ_ERR {
-                break;
+        let mut next = |wanted| {
+            loop {
+                assert_eq!(ibv_get_async_event(own, &mut event), 0);
+                ibv_ack_async_event(&mut event);
+                if event.event_type == wanted {
+                    return event.element;
+                }
+                assert_eq!(event.event_type, IBV_EVENT_QP_FATAL, "for a QP of that CQ");
             }
+        };
+        assert_eq!(next(IBV_EVENT_CQ_ERR).cq, small);
+        // V-91: the queue that cannot complete any more, and no other.
+        assert_eq!(next(IBV_EVENT_WQ_FATAL).wq, wqs[0]);
+        assert_eq!(libc::fcntl((*own).async_fd, libc::F_SETFL, libc::O_NONBLOCK), 0);
+        while ibv_get_async_event(own, &mut event) == 0 {
+            assert_eq!(event.event_type, IBV_EVENT_QP_FATAL);
+            ibv_ack_async_event(&mut event);
         }
-        assert_eq!(event.element.cq, small);
         assert_eq!(
             ibv_get_async_event(other, &mut event),
             -1,
             "not to who does not have the CQ"
         );
+        let destroy_wq = (*extended(own)).destroy_wq.unwrap();
+        wqs.iter().for_each(|wq| assert_eq!(destroy_wq(*wq), 0));
         qps.iter().for_each(|qp| assert_eq!(ibv_destroy_qp(*qp), 0));
         [small, large]
             .iter()

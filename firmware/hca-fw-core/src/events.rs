@@ -64,13 +64,15 @@ impl Control {
         {
             return self.fail_srq(hal, srqn);
         }
-        if !self.fail_qp(hal, line) {
+        let Some(fatal) = self.fail_qp(hal, line) else {
             return;
-        }
+        };
         if who == Ok(HwEventWho::Responder) {
             match WcStatus::try_from(cause as u8) {
                 Ok(WcStatus::RemInvReqErr) => self.post_qp_event(hal, line, EventKind::QpReqErr, cause),
                 Ok(WcStatus::RemAccessErr) => self.post_qp_event(hal, line, EventKind::QpAccessErr, cause),
+                // V-91: a work queue is in ERR by itself.
+                _ if fatal == EventKind::WqFatal => self.post_qp_event(hal, line, fatal, cause),
                 // A local failure: its receive completion tells.
                 _ => {}
             }

@@ -18,8 +18,8 @@ use crate::transition::{Attr, Refusal, check_rule, rule_of, rule_of_target};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, AhAttr, CreateQpCmd, ModifyQpCmd, PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult,
-    RATE_GROUPS, Service, access,
+    AdminStatus, AhAttr, CreateQpCmd, EventKind, ModifyQpCmd, PipeMsgKind, QpAttr, QpState, Qpc,
+    QueryQpResult, RATE_GROUPS, Service, access,
 };
 
 /// READs and atomics a QP may have outstanding in either direction.
@@ -371,20 +371,26 @@ impl Control {
         }
     }
 
-    /// Moves a QP to ERR because hardware says so; false when it is there already or has no queues to flush.
-    pub(crate) fn fail_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) -> bool {
+    /// Moves a QP to ERR because hardware says so; none when it is there already or has no queues to flush. Which event
+    /// is for that: a work queue is a raw QP that only receives (decision 0060).
+    pub(crate) fn fail_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) -> Option<EventKind> {
         if !self.qp_ids.contains(line) {
-            return false;
+            return None;
         }
         let rec = &mut self.qps[line as usize];
         if matches!(rec.state(), QpState::Reset | QpState::Init | QpState::Err) {
-            return false;
+            return None;
         }
         let from = rec.state();
+        let kind = if rec.service() == Service::Raw && from == QpState::Rtr {
+            EventKind::WqFatal
+        } else {
+            EventKind::QpFatal
+        };
         rec.attr.set_qp_state(QpState::Err);
         rec.attr.set_sq_draining(false);
         self.apply_transition(hal, line, from, QpState::Err);
-        true
+        Some(kind)
     }
 
     /// Does the line belong to a QP that goes on receiving when a send has failed?

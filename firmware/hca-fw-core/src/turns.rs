@@ -1,7 +1,7 @@
 //! Whose turn it is. Each turn of firmware does one bounded piece of work for one function, and functions take turns,
 //! so that none waits long for the others: a command is one piece, or goes on in further turns of its function.
 
-use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE};
+use hca_abi::{AdminCmd, AdminStatus, MAX_LOG_ADMIN_SIZE};
 
 use crate::hal::Hal;
 use crate::memory::{Store, Stored};
@@ -322,8 +322,8 @@ impl Control {
                 || self
                     .srq_of(line)
                     .is_some_and(|srqn| self.srqs[srqn as usize].has_failed);
-            if must_fail && self.fail_qp(hal, line) {
-                self.post_qp_event(hal, line, EventKind::QpFatal, 0);
+            if must_fail && let Some(kind) = self.fail_qp(hal, line) {
+                self.post_qp_event(hal, line, kind, 0);
             }
             line += 1;
         }

@@ -241,13 +241,11 @@ module hca_ack_unit
     st_o   = base;
     st_o.few.on = few_open(base.few, base.una_psn);
     dead_o = dead_i;
-    if (tells) begin
-      st_o.credit = same_credit;
-      st_o.dry    = same_dry && (live_q || base.dry);
-    end
+    if (tells) {st_o.credit, st_o.dry} = {same_credit, same_dry && (live_q || base.dry)};
+    else if (moved_q) st_o.dry = 1'b0;
+    // A READ's last response may complete what is before it as well.
     if (deliver && rd_last) {st_o.credit, st_o.dry} = {next_credit, next_dry};
     if (moved_q || deliver) st_o.credit.probe = 1'b0;
-    if (moved_q && !tells) st_o.dry = 1'b0;
     if (probes) {st_o.credit.probe, st_o.dry} = 2'b10;
     if (retire) st_o.credit.limit = base.credit.limit + 1'b1;  // it takes no receive, and no message of the MSN's
     if (deliver) begin

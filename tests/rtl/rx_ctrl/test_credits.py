@@ -181,6 +181,18 @@ async def who_runs_dry_probes(dut):
 
 
 @cocotb.test()
+async def a_response_that_completes_more_may_be_the_last_word(dut):
+    """A READ's response acknowledges the SEND before it, with no credit: nothing else will tell, so the wait begins."""
+    env, qp, first = await sending(dut, (SEND, 8), (READ, 100), credits=1, timeout=0)
+    word = env.packet(qp, Op.RC_READ_RESPONSE_ONLY, first[1], 100, aeth_syndrome=0)
+    out = await env.send(word)
+    assert out.cqes() == [(0, 0), (1, 0)] and credit(out.upd[-1]) == dict(on=1, probe=0, limit=2)
+    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 60000, "leave to probe")
+    (upd,) = (await env.settle()).upd
+    assert credit(upd) == dict(on=1, probe=1, limit=2)
+
+
+@cocotb.test()
 async def what_takes_no_receive_moves_the_limit(dut):
     """A local operation is no message of the MSN's: the limit goes on with it."""
     env, qp, first = await sending(dut, (SEND, 8), credits=1)

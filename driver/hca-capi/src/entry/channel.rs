@@ -14,6 +14,7 @@ use crate::objects::cq::CqObject;
 use crate::objects::events::{ChannelEnds, Numbered, parse_record};
 use crate::objects::qp::QpObject;
 use crate::objects::srq::SrqObject;
+use crate::objects::wq::WqObject;
 
 pub unsafe extern "C" fn create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     pointer(|| {
@@ -87,6 +88,7 @@ fn numbered(kind: ibv_event_type) -> Option<Numbered> {
     match kind {
         IBV_EVENT_CQ_ERR => Some(Numbered::Cq),
         IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => Some(Numbered::Srq),
+        IBV_EVENT_WQ_FATAL => Some(Numbered::Wq),
         IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => Some(Numbered::Qp),
         _ => None,
     }
@@ -111,6 +113,9 @@ fn element(card: &Card, kind: ibv_event_type, id: [u8; 8]) -> Option<ibv_async_e
         },
         Numbered::Srq => ibv_async_event__bindgen_ty_1 {
             srq: target.object as *mut ibv_srq,
+        },
+        Numbered::Wq => ibv_async_event__bindgen_ty_1 {
+            wq: target.object as *mut ibv_wq,
         },
     })
 }
@@ -143,6 +148,7 @@ fn ack(event: *mut ibv_async_event) -> Verb<()> {
         match numbered(event.event_type) {
             Some(Numbered::Cq) => get(event.element.cq.cast::<CqObject>())?.events.clone(),
             Some(Numbered::Srq) => get(event.element.srq.cast::<SrqObject>())?.events.clone(),
+            Some(Numbered::Wq) => get(event.element.wq.cast::<WqObject>())?.events.clone(),
             Some(Numbered::Qp) => get(event.element.qp.cast::<QpObject>())?.events.clone(),
             None => return Ok(()),
         }

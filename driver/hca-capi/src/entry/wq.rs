@@ -12,6 +12,7 @@ use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, status_w
 use crate::entry::post::post_receives;
 use crate::objects::context::context_of;
 use crate::objects::cq::CqObject;
+use crate::objects::events::{Events, Numbered};
 use crate::objects::memory::{PdObject, is_in_use};
 use crate::objects::wq::{IndTableObject, WqObject};
 
@@ -35,6 +36,10 @@ pub unsafe extern "C" fn create_wq(context: *mut ibv_context, attr: *mut ibv_wq_
         if unsafe { (*attr.pd).context != context || (*attr.cq).context != context } {
             return Err(invalid("ibv_create_wq: PD and CQ must be of the context"));
         }
+        // SAFETY: as context_of says.
+        let owner = unsafe { context_of(context)? };
+        let shared = &owner.card.shared;
+        shared.require_room(Numbered::Wq)?;
         let wq = domain.pd.create_wq(&cq.cq, attr.max_wr, attr.max_sge)?;
         (attr.max_wr, attr.max_sge) = (wq.cap().max_recv_wr, wq.cap().max_recv_sge);
         let raw = ibv_wq {
@@ -49,13 +54,19 @@ pub unsafe extern "C" fn create_wq(context: *mut ibv_context, attr: *mut ibv_wq_
             post_recv: Some(post_recv),
             ..Default::default()
         };
-        Ok(publish(WqObject {
+        let (wq_num, events) = (wq.wq_num(), Arc::<Events>::default());
+        let object = publish(WqObject {
             raw: CStruct::new(raw),
             inner: ShortLock::new(wq, domain.one_thread()),
+            events: events.clone(),
+            wq_num,
+            card: owner.card.clone(),
             users: Arc::default(),
             _domain: domain.hold(),
-        })?
-        .cast())
+        })?;
+        let opened = std::ptr::from_ref(owner) as usize;
+        shared.announce(Numbered::Wq, wq_num, object, opened, &events);
+        Ok(object.cast())
     })
 }
 
@@ -127,6 +138,8 @@ pub unsafe extern "C" fn destroy_wq(raw: *mut ibv_wq) -> c_int {
             return Err(Errno(libc::EBUSY));
         }
         destroyed(wq.inner.with(|inner| inner.destroy()))?;
+        wq.card.shared.withdraw(Numbered::Wq, wq.wq_num, object);
+        wq.events.asynchronous.wait();
         drop(retire(object)?);
         Ok(())
     })

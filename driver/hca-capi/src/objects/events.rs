@@ -67,6 +67,7 @@ pub enum Numbered {
     Cq,
     Qp,
     Srq,
+    Wq,
 }
 
 /// A completion channel's two ends: where the driver puts events, and where the program reads them.
@@ -85,6 +86,7 @@ pub struct Targets {
     cqs: Table,
     qps: Table,
     srqs: Table,
+    wqs: Table,
     channels: Vec<Arc<ChannelEnds>>,
     /// Asynchronous events of every open of the card.
     contexts: HashMap<usize, Arc<EventPipe<16>>>,
@@ -96,6 +98,7 @@ impl Targets {
             Numbered::Cq => &mut self.cqs,
             Numbered::Qp => &mut self.qps,
             Numbered::Srq => &mut self.srqs,
+            Numbered::Wq => &mut self.wqs,
         }
     }
 
@@ -142,7 +145,10 @@ impl Targets {
     /// An asynchronous event into the pipes of those whom it concerns.
     pub fn route(&self, event: &AsyncEvent) {
         // EVT: a kind counts from 0x10; 0 to 5, 6, 7 and 0x10 of those belong to an object, the others to the port.
-        let targets = match event.kind {
+        // To the card a work queue is a raw QP that only receives; a QP that does so has another name for its event.
+        let is_qp = event.kind == EventKind::WqFatal && self.qps.contains_key(&event.id);
+        let kind = if is_qp { EventKind::QpFatal } else { event.kind };
+        let targets = match kind {
             EventKind::CqErr => self.cqs.get(&event.id),
             EventKind::QpFatal
             | EventKind::QpReqErr
@@ -153,7 +159,8 @@ impl Targets {
             | EventKind::PathMigErr
             | EventKind::QpLastWqeReached => self.qps.get(&event.id),
             EventKind::SrqErr | EventKind::SrqLimitReached => self.srqs.get(&event.id),
-            EventKind::WqFatal | EventKind::Completion => return,
+            EventKind::WqFatal => self.wqs.get(&event.id),
+            EventKind::Completion => return,
             _ => {
                 // EVT-1: to every open of the device.
                 for pipe in self.contexts.values() {
@@ -165,7 +172,7 @@ impl Targets {
         // An object that is gone by now has nobody to tell; V-120: each handle of a target of XRC is told.
         for target in targets.into_iter().flatten() {
             if let Some(pipe) = self.contexts.get(&target.context) {
-                pipe.push(async_record(record(event.id, target.generation), event.kind));
+                pipe.push(async_record(record(event.id, target.generation), kind));
             }
         }
     }

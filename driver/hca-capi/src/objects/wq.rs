@@ -1,11 +1,15 @@
 //! Receive work queues and indirection tables.
 
+use std::sync::Arc;
+
 use hca_dev::ShortLock;
 use hca_verbs::Wq;
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, Kind, Object};
 use crate::cards::DevPtr;
+use crate::objects::card::Card;
+use crate::objects::events::Events;
 use crate::objects::memory::Hold;
 
 /// A receive work queue.
@@ -14,6 +18,9 @@ pub struct WqObject {
     pub raw: CStruct<ibv_wq>,
     /// For posting, and for everything else.
     pub inner: ShortLock<Wq<DevPtr>>,
+    pub events: Arc<Events>,
+    pub wq_num: u32,
+    pub card: Arc<Card>,
     /// Indirection tables have it.
     pub users: Hold,
     /// The parent domain that it was made in.

@@ -5,8 +5,8 @@ use crate::net::{ALL_MACS, Net, SLOT, TCP, UDP, frame, ipv4, ipv6, mac};
 use hca_abi::rx_hash;
 use hca_system_tests::{Dev, Node};
 use hca_verbs::{
-    EthFilter, FlowAttr, FlowCounts, FlowSpec, Ipv4Filter, PortFilter, RecvWr, RssOptions, RssQp, WcOpcode,
-    WcStatus, WorkCompletion, Wq, WqState,
+    EthFilter, EventKind, FlowAttr, FlowCounts, FlowSpec, Ipv4Filter, PortFilter, RecvWr, RssOptions, RssQp,
+    WcOpcode, WcStatus, WorkCompletion, Wq, WqState,
 };
 
 /// The key of the verification suite that makers of network cards print.
@@ -156,6 +156,25 @@ fn v_93_v_95_frames_are_spread_by_their_hash() {
     queues.wqs[0].modify(WqState::Err).unwrap();
     let wc = net.pair.wait(1);
     assert_eq!((wc.status, wc.qp_num), (WcStatus::WrFlushErr, nums[0]));
+    // E-10: one that ends by itself is told of; a state that software has chosen is not.
+    let context = net.pair.rig.nodes[1].context.clone();
+    net.pair.rig.run(10_000);
+    assert_eq!(context.poll_async_event(), None);
+    queues.wqs[0].modify(WqState::Reset).unwrap();
+    queues.wqs[0].modify(WqState::Rdy).unwrap();
+    let short = [net.pair.mrs[1].sge(0, 20)];
+    let wr = RecvWr {
+        wr_id: 5,
+        sges: &short,
+    };
+    queues.wqs[0].post_recv_iter([wr]).unwrap();
+    net.send(&first, false);
+    let wc = net.pair.wait(1);
+    assert_eq!((wc.status, wc.qp_num), (WcStatus::LocLenErr, nums[0]));
+    let event = context
+        .get_async_event(net.pair.rig.now_ns() + 10_000_000)
+        .unwrap();
+    assert_eq!((event.kind, event.id), (EventKind::WqFatal, nums[0]));
     net.pair.check_traffic("beside spread frames");
 }
 
