@@ -451,24 +451,12 @@ package hca_pkg;
     logic [31:0]    data1;
   } eqe_job_t;
 
+  `include "hca_wr_kinds.svh"
+
   // ---- Small helpers -------------------------------------------------------------------------------------
-  function automatic logic is_atomic(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpAtomicCmpAndSwp || wr_opcode == WrOpAtomicFetchAndAdd;
-  endfunction
-
-  // The peer answers with data: it counts as one of max_rd_atomic.
-  function automatic logic is_answered(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpRdmaRead || is_atomic(wr_opcode);
-  endfunction
-
   // The service acknowledges.
   function automatic logic is_acked(logic [2:0] service);
     return service == ServiceRc || service == ServiceXrc;
-  endfunction
-
-  // Carried out by hca_mw: no packet goes out.
-  function automatic logic is_local(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpBindMw || wr_opcode == WrOpLocalInv;
   endfunction
 
   // An R_Key in the place of immediate data, where bytes are as on the wire.

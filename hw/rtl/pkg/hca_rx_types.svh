@@ -80,11 +80,7 @@
   // A quarter of the indices, so that they stay comparable: more are never outstanding (MaxOutstanding).
   function automatic wqe_idx_t credit_count(logic [4:0] code);
     wqe_idx_t count;
-    count = (code[4:1] == '0) ? $bits(count)'(code[0]) : ($bits(count)'(2) + $bits(count)'(code[0])) << (code[4:1] - 4'd1);
-    return (code >= 5'd28) ? $bits(count)'(1 << 14) : count;
-  endfunction
-
-  // A send WQE takes a receive WQE of the peer.
-  function automatic logic takes_receive(logic [7:0] wr_opcode);
-    return wr_opcode inside {WrOpSend, WrOpSendWithImm, WrOpSendWithInv, WrOpRdmaWriteWithImm};
+    count = wqe_idx_t'({code[4:1] != '0, code[0]});
+    if (code[4:1] != '0) count <<= code[4:1] - 4'd1;
+    return (code >= 5'd28) ? wqe_idx_t'(1 << 14) : count;
   endfunction

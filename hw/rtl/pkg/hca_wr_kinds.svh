@@ -1,0 +1,20 @@
+// Part of hca_pkg: what kinds of work requests there are, by their opcode.
+
+  function automatic logic is_atomic(logic [7:0] wr_opcode);
+    return wr_opcode == WrOpAtomicCmpAndSwp || wr_opcode == WrOpAtomicFetchAndAdd;
+  endfunction
+
+  // The peer answers with data: it counts as one of max_rd_atomic.
+  function automatic logic is_answered(logic [7:0] wr_opcode);
+    return wr_opcode == WrOpRdmaRead || is_atomic(wr_opcode);
+  endfunction
+
+  // A send WQE takes a receive WQE of the peer.
+  function automatic logic takes_receive(logic [7:0] wr_opcode);
+    return wr_opcode inside {WrOpSend, WrOpSendWithImm, WrOpSendWithInv, WrOpRdmaWriteWithImm};
+  endfunction
+
+  // Carried out by hca_mw: no packet goes out.
+  function automatic logic is_local(logic [7:0] wr_opcode);
+    return wr_opcode == WrOpBindMw || wr_opcode == WrOpLocalInv;
+  endfunction
