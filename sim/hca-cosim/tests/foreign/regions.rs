@@ -45,7 +45,9 @@ fn registers_are_read_and_written_in_every_width() {
         }
     }
     let id = client.read(region::BAR0, 0, 8).unwrap();
-    let words = [reg::FUNC_ID_VALUE_FIXED, 1].map(u32::to_le_bytes).concat();
+    let words = [reg::FUNC_ID_VALUE_FIXED, reg::FUNC_ABI_VERSION_VALUE_FIXED]
+        .map(u32::to_le_bytes)
+        .concat();
     assert_eq!(id, words);
 }
 
