@@ -442,10 +442,19 @@ impl ProgramPort {
         matches!(self.state, State::Thinking(_)).then_some((writes != 0, addr & 0xf_ffff, data))
     }
 
-    /// It has it.
+    /// It has it. Where words are read that follow each other it wants the next one then.
     pub fn answer(&mut self, value: u32) {
         self.accesses += 1;
-        self.state = State::Computing(value);
+        if self.access.0 != 0 {
+            self.state = State::Computing(0);
+            return;
+        }
+        self.words.push(value);
+        self.access.1 += 4;
+        self.left -= 1;
+        if self.left == 0 {
+            self.state = State::Computing(value);
+        }
     }
 
     /// What it lets the card work on is done already. False: it does not.

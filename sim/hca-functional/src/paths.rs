@@ -194,6 +194,7 @@ impl Body {
             manners: Manners {
                 ask_every: 16,
                 window: 128,
+                credits: qpc.credits() && service == Service::Rc,
                 ..Manners::default()
             },
             ..QpConfig::rc(qpc.qpn(), qpc.dest_qpn(), self.connection_link(qpc)?)

@@ -252,9 +252,9 @@ impl World for Reach<'_> {
             .transpose()
     }
 
-    fn count_receives(&mut self, _: &QpConfig) -> u32 {
+    fn count_receives(&mut self, _: &QpConfig) -> Option<u32> {
         let rings = &self.body.rings[self.line() as usize];
-        hca_abi::wqe_distance(rings.rq_consumer, rings.rq_producer)
+        (!self.qpc.has_srq()).then(|| hca_abi::wqe_distance(rings.rq_consumer, rings.rq_producer))
     }
 
     fn flush_receives(&mut self, _: &QpConfig) {

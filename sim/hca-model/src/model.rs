@@ -75,10 +75,9 @@ impl World for OwnWorld {
         Ok(queue.and_then(VecDeque::pop_front))
     }
 
-    fn count_receives(&mut self, config: &QpConfig) -> u32 {
-        self.receives
-            .get(&config.receive_queue)
-            .map_or(0, |queue| queue.len() as u32)
+    fn count_receives(&mut self, config: &QpConfig) -> Option<u32> {
+        let queue = self.receives.get(&config.receive_queue);
+        (config.receive_queue == config.qpn).then(|| queue.map_or(0, |queue| queue.len() as u32))
     }
 
     fn flush_receives(&mut self, config: &QpConfig) {

@@ -47,8 +47,8 @@ pub trait World {
     /// Takes the next receive of a queue.
     fn next_receive(&mut self, config: &QpConfig) -> Result<Option<RecvRequest>, BadReceive>;
 
-    /// Receives in a queue that is the QP's alone, of which its peer is told.
-    fn count_receives(&mut self, config: &QpConfig) -> u32;
+    /// Receives in a queue that is the QP's alone, of which its peer is told; `None`: others have it, too.
+    fn count_receives(&mut self, config: &QpConfig) -> Option<u32>;
 
     /// A QP is in ERR: the receives of a queue that is its alone are flushed (SPEC-8: a shared one's stay).
     fn flush_receives(&mut self, config: &QpConfig);

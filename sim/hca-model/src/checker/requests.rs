@@ -164,7 +164,8 @@ impl Requests {
                     self.rnr_wait = (reached == through).then_some(told);
                 }
             }
-            Some(Syndrome::Nak(_)) => self.dead_ns = Some(ns),
+            // As above: it fails when that has come, or does not come.
+            Some(Syndrome::Nak(_)) if reached == through => self.dead_ns = Some(ns),
             _ => {}
         }
         if reached.is_after(self.answered) {

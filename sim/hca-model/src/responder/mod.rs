@@ -300,12 +300,12 @@ impl Responder {
         config: &QpConfig,
         world: &mut dyn World,
     ) -> Option<Result<Packet, Failed>> {
-        let shared = config.receive_queue != config.qpn;
-        let credit_code = if config.manners.credits && !shared {
-            Syndrome::credit_code(world.count_receives(config))
-        } else {
-            Syndrome::CREDIT_UNLIMITED
-        };
+        let told = config
+            .manners
+            .credits
+            .then(|| world.count_receives(config))
+            .flatten();
+        let credit_code = told.map_or(Syndrome::CREDIT_UNLIMITED, Syndrome::credit_code);
         let packet = self.replies.next_packet(now, config, world)?;
         Some(packet.map(|packet| with_credits(packet, credit_code)))
     }

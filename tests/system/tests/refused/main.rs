@@ -251,7 +251,7 @@ fn qp_cases(own: &Objects, other: &Objects) -> Vec<Case> {
             ("service of nobody", &|cmd| cmd.set_service(77), Unsupported),
             ("no SRQ", &|cmd| cmd.set_has_srq(true), BadHandle),
             ("create_flags", &|cmd| cmd.set_create_flags(1), Unsupported),
-            ("sq_log_size", &|cmd| cmd.set_sq_log_size(16), BadLength),
+            ("sq_log_size", &|cmd| cmd.set_sq_log_size(17), BadLength),
             ("rq_log_size", &|cmd| cmd.set_rq_log_size(255), BadLength),
             ("sq_log_stride", &|cmd| cmd.set_sq_log_stride(4), BadLength),
             ("rq_log_stride", &|cmd| cmd.set_rq_log_stride(4), BadLength),
