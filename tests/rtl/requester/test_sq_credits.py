@@ -90,7 +90,7 @@ async def others_are_not_limited(dut):
     assert {qp.sent for qp in dry} <= {1, 2}
     bench.auto_ack = True
     free = bench.create(Qp(20))
-    far = bench.create_at(Qp(21, start=WQE_MASK - 3, credits=1, log_size=4))
+    far = bench.create(Qp(21, start=WQE_MASK - 3, credits=1, log_size=4))
     tell(bench, far, far.una, limit=5)
     bench.post(free, *[wqe(SEND) for _ in range(10)], write64(0))
     bench.post(far, *[wqe(SEND) for _ in range(10)])
