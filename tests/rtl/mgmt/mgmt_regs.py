@@ -1,8 +1,8 @@
 """Registers of hca_mgmt: who reaches what, two masters at once, rate."""
 
 import cocotb
-import hca_abi
 from common import struct
+from hca_abi import ABI_VERSION
 from mgmt_bench import (CONTROL, COUNTERS, FUNCS, FW_END, LIMITS, LINK_DATA, LINK_SEL, MAILBOX, NUM_VLS, PORTS, Mgmt,
                         fn_reg)
 
@@ -35,7 +35,7 @@ class Model:
         self.fixed = {addr: LIMITS[name] for addr, name in SIZES.items()}
         self.fixed[NUM_VLS] = VLS
         for f in range(FUNCS):
-            words = [0x48434131, hca_abi.ABI_VERSION, None, None, None, None, None, None, None, None, NOW & M32, NOW >> 32,
+            words = [0x48434131, ABI_VERSION, None, None, None, None, None, None, None, None, NOW & M32, NOW >> 32,
                      CLOCK_HZ, VECTORS << 16 | f]
             self.fixed |= {0x1000 * f + 4 * n: word for n, word in enumerate(words) if word is not None}
 
