@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-/// The variable that says it, for tests and for whoever has no option for it.
-const VARIABLE: &str = "HCA_CARD";
+use crate::choice::Choice;
 
 thread_local! {
     static CHOSEN: Cell<Option<Design>> = const { Cell::new(None) };
@@ -20,14 +19,15 @@ pub enum Design {
     Model,
 }
 
+impl Choice for Design {
+    const VARIABLE: &'static str = "HCA_CARD";
+    const NAMES: &'static [(&'static str, Self)] = &[("rtl", Self::Rtl), ("model", Self::Model)];
+}
+
 impl Design {
     /// By its name in HCA_CARD.
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "rtl" => Some(Self::Rtl),
-            "model" => Some(Self::Model),
-            _ => None,
-        }
+        Choice::named(name)
     }
 
     /// Chooses for the cards that this thread makes from now on.
@@ -40,13 +40,6 @@ impl Design {
     /// # Panics
     /// HCA_CARD is neither `rtl` nor `model`.
     pub fn chosen() -> Self {
-        if let Some(chosen) = CHOSEN.get() {
-            return chosen;
-        }
-        let name = std::env::var(VARIABLE).unwrap_or_default();
-        if name.is_empty() {
-            return Self::default();
-        }
-        Self::named(&name).unwrap_or_else(|| panic!("{VARIABLE} is '{name}': use rtl or model"))
+        CHOSEN.with(Choice::chosen)
     }
 }

@@ -27,6 +27,7 @@ use hca_models as _;
 
 mod build;
 mod card;
+mod choice;
 mod circuit;
 mod containment;
 mod core_firmware;

@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-/// The variable that says it, for tests and for whoever has no option for it.
-const VARIABLE: &str = "HCA_FIRMWARE";
+use crate::choice::Choice;
 
 thread_local! {
     static CHOSEN: Cell<Option<Processor>> = const { Cell::new(None) };
@@ -19,14 +18,15 @@ pub enum Processor {
     Core,
 }
 
+impl Choice for Processor {
+    const VARIABLE: &'static str = "HCA_FIRMWARE";
+    const NAMES: &'static [(&'static str, Self)] = &[("native", Self::Native), ("core", Self::Core)];
+}
+
 impl Processor {
     /// By its name in options and in HCA_FIRMWARE.
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "native" => Some(Self::Native),
-            "core" => Some(Self::Core),
-            _ => None,
-        }
+        Choice::named(name)
     }
 
     /// The card's own processor needs an image, which a build without Rust's library for it has not.
@@ -44,13 +44,6 @@ impl Processor {
     /// # Panics
     /// HCA_FIRMWARE is neither `native` nor `core`.
     pub fn chosen() -> Self {
-        if let Some(chosen) = CHOSEN.get() {
-            return chosen;
-        }
-        let name = std::env::var(VARIABLE).unwrap_or_default();
-        if name.is_empty() {
-            return Self::default();
-        }
-        Self::named(&name).unwrap_or_else(|| panic!("{VARIABLE} is '{name}': use native or core"))
+        CHOSEN.with(Choice::chosen)
     }
 }
