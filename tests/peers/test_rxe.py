@@ -157,6 +157,54 @@ def test_atomics(cable, row, program, server, operation):
     run(cable, program, "-A", operation, bytes_=8, iterations=50, server=server)
 
 
+LEASES = {"rxe": ["type-1-unbound", "type-2-locally", "type-2-by-send"]}
+LEASES["card"] = [*LEASES["rxe"], "type-1-behind", "type-1-before", "type-2-behind", "type-2-rights"]
+"""By who has the window. soft-RoCE holds nobody to a window's bounds, only to its region's, and once it has refused a
+right, freeing the window takes it a minute."""
+
+
+@pytest.mark.parametrize("case, server", [
+    pytest.param(case, server, marks=[pytest.mark.quick] * (case == "type-2-by-send"))
+    for server in ROLES for case in LEASES[server]])
+def test_windows_and_invalidations(cable, row, case, server):
+    """MEM-11, MEM-12, MEM-16, OP-11: the server's end has the window, the client's is refused."""
+    row("lent_memory", f"-c {case}", ends(server))
+    done = cable.run_pair(lambda device, gid: ["lent_memory", "-d", device, "-x", gid, "-c", case], server=server)
+    assert [end.code for end in done] == [0, 0], done
+    assert [end.text.lower().splitlines() for end in done] == [
+        [WORKS], ["through the window: success", f"refused: {ACCESS}", WORKS]]
+    row.result(f"client gets '{ACCESS}'; works afterwards")
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_shared_receive_queue(cable, row, kind, server):
+    """Four QPs at each end, each end's with one queue of receives: the data compared."""
+    row("ibv_srq_pingpong", f"-c -q 4, {kind}", ends(server))
+    words = perftest.words("ibv_srq_pingpong", "-c", "-q", 4, iterations=10, bytes_=2049)
+    done, repeated = cable.run_hasty_pair(words, kind, server)
+    perftest.judge(done, 2049, 10)
+    if repeated:
+        row.figure(f"{repeated} before it, whose last acknowledgement soft-RoCE did not take")
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", ["ib_send_bw", "ib_send_lat"])
+def test_shared_receive_queue_of_perftest(cable, row, program, server):
+    row(program, "--use-srq -q 4 -s 4096" if program.endswith("bw") else "--use-srq -s 4096", ends(server))
+    many = ["-q", 4] if program.endswith("bw") else []
+    run(cable, program, "--use-srq", *many, bytes_=4096, iterations=20, lines=80 if many else None, server=server)
+
+
+def test_soft_roce_has_no_xrc(cable, row):
+    """The one service of ours that it cannot be a peer of: if this fails it can."""
+    row("ibv_devinfo", "-v", "rxe")
+    assert "XRC" not in cable.guest.check("ibv_devinfo -d rxe0 -v")
+    ours = cable.sim.start(0, "ibv_devinfo", "-d", "hca0", "-v").done(60)
+    assert ours.code == 0 and "XRC" in ours.text, ours
+    row.result("soft-RoCE has no XRC")
+
+
 @pytest.mark.parametrize("server", ROLES)
 def test_too_long_for_the_receive(cable, row, server):
     row("wrong_requests", "-c send-length", ends(server))
@@ -178,3 +226,4 @@ def test_faults_of_the_cable(rxe, row, faults, server):
     for program in ("ib_write_bw", "ib_read_bw"):
         run(rxe, program, "-m", 1024, bytes_=65536, iterations=15, server=server)
     rxe.end_all()
+
