@@ -287,11 +287,13 @@ static void tables(void)
 
 // ---- ACC-3: every operation on every service -----------------------------------------------------------------------
 
-enum cell {NO, YES, ABSENT}; // ABSENT: in the table, and not in this card, which says so
+// ABSENT: in the table, and not in this card, which says so. REFUSED: it goes out, and the peer refuses it.
+enum cell {NO, YES, ABSENT, REFUSED};
 
 static const enum ibv_qp_type types[] = {IBV_QPT_UD, IBV_QPT_UC, IBV_QPT_RC, IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET};
 
-// Section 6.2. SEND_WITH_INV of UC has no opcode on the wire (IBA vol1, table of opcodes). Windows are of RC and UC.
+// Section 6.2. SEND_WITH_INV of UC has no opcode on the wire (IBA vol1, table of opcodes). That of XRC finds no window: the target
+// of a connection binds none.
 static const struct {
 	enum ibv_wr_opcode opcode;
 	enum cell cells[COUNT(types)];
@@ -303,9 +305,9 @@ static const struct {
 	{IBV_WR_RDMA_READ, {NO, NO, YES, YES, NO}},
 	{IBV_WR_ATOMIC_CMP_AND_SWP, {NO, NO, YES, YES, NO}},
 	{IBV_WR_ATOMIC_FETCH_AND_ADD, {NO, NO, YES, YES, NO}},
-	{IBV_WR_LOCAL_INV, {NO, YES, YES, ABSENT, NO}},
-	{IBV_WR_BIND_MW, {NO, YES, YES, ABSENT, NO}},
-	{IBV_WR_SEND_WITH_INV, {NO, ABSENT, YES, ABSENT, NO}},
+	{IBV_WR_LOCAL_INV, {NO, YES, YES, YES, NO}},
+	{IBV_WR_BIND_MW, {NO, YES, YES, YES, NO}},
+	{IBV_WR_SEND_WITH_INV, {NO, ABSENT, YES, REFUSED, NO}},
 	{IBV_WR_TSO, {ABSENT, NO, NO, NO, ABSENT}},
 	{IBV_WR_DRIVER1, {NO, NO, NO, NO, NO}},
 };
@@ -327,18 +329,24 @@ static void receives(struct ends *ends)
 		: ibv_post_recv(ends->to, &wr, &bad)));
 }
 
+// Whose work requests are about windows. A target of XRC posts nothing.
+static struct ibv_qp *binder(const struct ends *ends)
+{
+	return ends->from->qp_type == IBV_QPT_XRC_SEND ? ends->from : ends->to;
+}
+
 // A window of type 2 that is bound: for those who invalidate one.
 static void binds(struct ends *ends)
 {
 	struct ibv_send_wr wr = {.wr_id = 3, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED, .bind_mw = {
 		ends->bound, ends->bound->rkey, {ends->mr, (uintptr_t)ends->memory, 64, IBV_ACCESS_REMOTE_WRITE}}}, *bad;
 
-	HOLDS("OP-11", !ibv_post_send(ends->to, &wr, &bad) && next().status == IBV_WC_SUCCESS);
+	HOLDS("OP-11", !ibv_post_send(binder(ends), &wr, &bad) && next().status == IBV_WC_SUCCESS);
 }
 
 static bool connected(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC || type == IBV_QPT_UC;
+	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_XRC_SEND;
 }
 
 static struct ibv_srq *shared(void)
@@ -422,7 +430,7 @@ static int posts(struct ends *ends, enum ibv_wr_opcode opcode)
 	} else {
 		wr.wr.rdma = (typeof(wr.wr.rdma)){remote, ends->mr->rkey};
 	}
-	return opcode == IBV_WR_LOCAL_INV ? ibv_post_send(ends->to, &wr, &bad) : ibv_post_send(ends->from, &wr, &bad);
+	return ibv_post_send(opcode == IBV_WR_LOCAL_INV ? binder(ends) : ends->from, &wr, &bad);
 }
 
 static bool received(enum ibv_qp_type type, enum ibv_wr_opcode opcode)
@@ -480,6 +488,8 @@ static void one_cell(enum ibv_qp_type type, enum ibv_wr_opcode opcode, enum cell
 			*(wc.wr_id == 1 ? &here : &there) = wc;
 		}
 		HOLDS(text, here.wr_id == 1 && effect(&ends, opcode, there));
+	} else if (cell == REFUSED) {
+		HOLDS(text, !error && next().status == IBV_WC_REM_ACCESS_ERR);
 	} else {
 		HOLDS(text, error == EINVAL || error == EOPNOTSUPP || (!error && next().status == IBV_WC_LOC_QP_OP_ERR));
 		HOLDS(text, !ends.memory[1024] && !ends.memory[2048] && !ends.memory[2048 + 40]);

@@ -1718,6 +1718,8 @@ STRUCTS = {
             "np_cnp_sent": (1216, 64),
             "rp_cnp_handled": (1280, 64),
             "qp1_drops": (1344, 64),
+            "stray_packets": (1408, 64),
+            "datagrams_without_receive": (1472, 64),
         },
     },
     "query_firmware_result": {

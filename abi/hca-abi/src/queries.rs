@@ -362,6 +362,11 @@ layout! {
         rp_cnp_handled set_rp_cnp_handled: u64 [160, 0, 64];
         /// Datagrams for a QP1 that had no receive for them.
         qp1_drops set_qp1_drops: u64 [168, 0, 64] "STAT";
+        /// Packets that no QP takes: none has the number, receives in its state, and is of the service; datagrams that
+        /// are no SENDs, or longer than the port can carry.
+        stray_packets set_stray_packets: u64 [176, 0, 64] "SYS-7";
+        /// Datagrams for a QP, not QP1, that had no receive for them.
+        datagrams_without_receive set_datagrams_without_receive: u64 [184, 0, 64] "XPORT-4";
     }
 }
 

@@ -140,7 +140,7 @@ fn query_tables() {
 #[test]
 fn query_counters() {
     let mut c = QueryCountersResult::new();
-    let setters: [fn(&mut QueryCountersResult, u64); 21] = [
+    let setters: [fn(&mut QueryCountersResult, u64); 24] = [
         QueryCountersResult::set_tx_packets,
         QueryCountersResult::set_tx_bytes,
         QueryCountersResult::set_rx_packets,
@@ -162,6 +162,9 @@ fn query_counters() {
         QueryCountersResult::set_np_ecn_marked_roce_packets,
         QueryCountersResult::set_np_cnp_sent,
         QueryCountersResult::set_rp_cnp_handled,
+        QueryCountersResult::set_qp1_drops,
+        QueryCountersResult::set_stray_packets,
+        QueryCountersResult::set_datagrams_without_receive,
     ];
     // Counter n of the register map is the n-th counter here: the order is part of the contract.
     for (n, set) in setters.into_iter().enumerate() {

@@ -146,6 +146,7 @@ module hca_doorbell
   // What StLook has found.
   logic            is_sq_q, is_rq_q, missed_q, to_flush_q, bad, miss;
   logic            same, mine, on_sq, on_rq, pass_done, miss_ready;
+  logic            fails, turned_q, flushes;
   logic            unused_words;
 
   assign qp_word = data_q;  // both QP doorbells have this layout
@@ -173,6 +174,15 @@ module hca_doorbell
     end
   end
 
+  // Its QP came into ERR or SQE while the doorbell was on its way: the flush that began then may have passed it.
+  assign fails   = qpc_wr_valid_i && qpc_wr_i.qpc.state inside {QpsErr, QpsSqe};
+  assign flushes = to_flush_q || (turned_q && (is_sq_q || is_rq_q));
+
+  always_ff @(posedge clk_i) begin
+    if (accept) turned_q <= fails && qpc_wr_i.qpn == mmio_wr_data_i[QpW-1:0];
+    else if (fails && qpc_wr_i.qpn == qp_word.qpn[QpW-1:0]) turned_q <= 1'b1;
+  end
+
   assign sq_db_valid_o = (state_q == StPass) && is_sq_q;
   assign rq_db_valid_o = (state_q == StPass) && is_rq_q;
   assign cq_db_valid_o = (state_q == StPass) && on_cq_q;
@@ -193,7 +203,7 @@ module hca_doorbell
   assign pass_done = (state_q == StPass)
                      && !((is_sq_q && !sq_db_ready_i) || (is_rq_q && !rq_db_ready_i) || (on_cq_q && !cq_db_ready_i)
                           || (on_eq_q && !eq_db_ready_i) || (on_srq_q && !srq_db_ready_i) || (missed_q && !miss_ready));
-  assign free      = state_q == StIdle || (pass_done && !to_flush_q);
+  assign free      = state_q == StIdle || (pass_done && !flushes);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -202,7 +212,7 @@ module hca_doorbell
       unique case (state_q)
         StIdle:  if (accept) state_q <= StLook;
         StLook:  state_q <= StPass;
-        StPass:  if (pass_done) state_q <= to_flush_q ? StFlush : accept ? StLook : StIdle;
+        StPass:  if (pass_done) state_q <= flushes ? StFlush : accept ? StLook : StIdle;
         StFlush: if (msg_ready_i) state_q <= StIdle;
         default: state_q <= StIdle;
       endcase

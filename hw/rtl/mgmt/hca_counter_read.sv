@@ -4,7 +4,7 @@
 module hca_counter_read
   import hca_pkg::*;
 #(
-  parameter int unsigned NumCounters = 22
+  parameter int unsigned NumCounters = 24
 ) (
   input  logic        clk_i,
   input  logic        rd_i,

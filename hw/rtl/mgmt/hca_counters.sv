@@ -3,7 +3,7 @@
 module hca_counters
   import hca_pkg::*;
 #(
-    parameter int unsigned NumCounters = 22,
+    parameter int unsigned NumCounters = 24,
     parameter logic [PortW-1:0] Port   = '0
 ) (
     input  logic                         clk_i,
@@ -27,7 +27,7 @@ module hca_counters
   logic [63:0] tx_packets_q, tx_bytes_q, rx_bytes_q;
   logic [63:0] rnr_sent_q, nak_sent_q, seq_sent_q, rnr_rcvd_q, nak_rcvd_q, rewinds_q;
   logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q, marked_q, cnp_sent_q, cnp_rcvd_q,
-               qp1_drops_q;
+               qp1_drops_q, strays_q, dry_q;
   logic        nak_rcvd, sent, here;
 
   assign nak_rcvd = rxd_take_i && rxd_i.port == Port && rxd_i.opcode == BthRcAcknowledge;
@@ -57,6 +57,8 @@ module hca_counters
       cnp_sent_q   <= '0;
       cnp_rcvd_q   <= '0;
       qp1_drops_q  <= '0;
+      strays_q     <= '0;
+      dry_q        <= '0;
     end else begin
       if (tx_beat_i) begin
         tx_packets_q <= tx_packets_q + 64'(tx_last_i);
@@ -80,6 +82,8 @@ module hca_counters
       if (cnp_sent_i && cnp_port_i == Port) cnp_sent_q <= cnp_sent_q + 1'b1;
       if (rx_i.cnp && here) cnp_rcvd_q <= cnp_rcvd_q + 1'b1;
       if (rx_i.qp1_drop && here) qp1_drops_q <= qp1_drops_q + 1'b1;
+      if (rx_i.stray && here) strays_q <= strays_q + 1'b1;
+      if (rx_i.dry && here) dry_q <= dry_q + 1'b1;
     end
   end
 
@@ -105,4 +109,6 @@ module hca_counters
   assign counters_o[19] = cnp_sent_q;
   assign counters_o[20] = cnp_rcvd_q;
   assign counters_o[21] = qp1_drops_q;
+  assign counters_o[22] = strays_q;            // packets that no QP takes
+  assign counters_o[23] = dry_q;               // datagrams without a receive, but those for QP1
 endmodule

@@ -22,6 +22,8 @@
     logic             marked;     // data of a connection came with a congestion mark
     logic             cnp;        // a CNP came from the QP's peer
     logic             qp1_drop;   // QP1 has no receive for a datagram
+    logic             stray;      // no QP takes the packet
+    logic             dry;        // a QP of datagrams, not QP1, has no receive for one
   } rx_strobes_t;
 
   // hca_rx_filter of a packet.
@@ -33,6 +35,7 @@
     logic bad_source;  // the only fault
     logic marked;      // accepted, and data of a connection with a congestion mark
     logic cnp;         // not accepted, but a CNP from the QP's peer
+    logic stray;       // not of a QP that is there, receives, and is of its service
   } rx_verdict_t;
 
   // ---- Selective repeat (decision 0066): between two of our cards, of connections whose both ends ask for it.

@@ -42,9 +42,9 @@ module hca_sq_check
     if (frame && (qpc_i.ib || hdr_i.opcode != WrOpSend)) malformed_o = 1'b1;
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
-      WrOpSendWithInv: if (qpc_i.service != ServiceRc) malformed_o = 1'b1;
+      WrOpSendWithInv: if (!is_acked(qpc_i.service)) malformed_o = 1'b1;
       WrOpBindMw, WrOpLocalInv: begin
-        if (!(qpc_i.service inside {ServiceRc, ServiceUc})) malformed_o = 1'b1;
+        if (datagram || frame) malformed_o = 1'b1;
         if (hdr_i.inline_data || hdr_i.num_sge != '0 || hdr_i.length != '0) malformed_o = 1'b1;
       end
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;

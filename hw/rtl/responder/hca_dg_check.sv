@@ -16,6 +16,7 @@ module hca_dg_check
   input  logic [4:0]     pkey_index_i,   // with apply_i
   output logic           srq_pop_o,
   output logic           full_o,   // with apply_i: it finds no receive WQE
+  output logic           wrong_o,  // no SEND, or longer than its path can carry
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,   // for item_o.needs_list
   output resp_st_t       st_o
@@ -36,6 +37,7 @@ module hca_dg_check
   assign room    = ctx_i.has_srq ? srq_i.ok : room_q;
   assign accept  = apply_i && good_q && room;
   assign full_o  = apply_i && good_q && !room;
+  assign wrong_o = apply_i && !good_q;
   assign wqe     = ctx_i.has_srq ? WqeIndexBits'(srq_i.slot) : st_i.rq_ci;
   assign srq_pop_o = accept && ctx_i.has_srq;
   assign has_net = req_i.payload_off[6];   // a GRH or an IPv6 header before the BTH

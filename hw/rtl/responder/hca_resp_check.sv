@@ -129,7 +129,7 @@ module hca_resp_check
 
     // On UC a message may begin behind a gap, and in place of the rest of another one: of that some is lost.
     look_d.order_bad = !(look_d.send || look_d.write || (look_d.read && !ctx_i.is_uc))
-                       || (look_d.inv && (ctx_i.is_uc || ctx_i.is_xrc))
+                       || (look_d.inv && ctx_i.is_uc)
                        || (look_d.starts && st_i.in_msg != MsgpNone && !ctx_i.is_uc)
                        || (!look_d.starts && st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite))
                        || (!look_d.starts && !look_d.in_seq && ctx_i.is_uc)
@@ -296,11 +296,11 @@ module hca_resp_check
         if (look_q.send) st_o.held = ctx_i.has_srq;
       end
       if (pops) st_o.rq_ci = WqeIndexBits'(srq_i.slot);
-      if (look_q.starts) {st_o.srqn, st_o.srq_cqn} = {req_i.xrcsrq, ctx_i.recv_cqn};
       if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps ? marks_q.left : '0;
     end else if (places) begin
       st_o.wr_va = marks_q.with_it;
     end
+    if (accept && look_q.starts) {st_o.srqn, st_o.srq_cqn} = {req_i.xrcsrq, ctx_i.recv_cqn};
     if (lost) begin  // the receive WQE is the next message's
       st_o.epsn   = req_i.psn + 24'd1;
       st_o.in_msg = MsgpNone;

@@ -279,12 +279,14 @@ module hca_rx_ctrl
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
-  logic dup, pkey_viol, qkey_viol, timed_out, dg_full;
+  logic dup, pkey_viol, qkey_viol, timed_out, dg_full, dg_wrong;
   assign {pkey_viol, qkey_viol} = {pkt_read && verdict.pkey_viol, pkt_read && verdict.qkey_viol};
-  assign strobes_o = '{port: ctx.port, qpn: qpn_q, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup,
-                       timeout: timed_out, bad_source: pkt_read && verdict.bad_source,
+  assign strobes_o = '{port: pkt_read && verdict.stray ? rxd_i.port : ctx.port,  // who is not there has none
+                       qpn: qpn_q, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup, timeout: timed_out,
+                       bad_source: pkt_read && verdict.bad_source,
                        rewind: ack_upd_valid && ack_upd.rewind, marked: pkt_read && verdict.marked,
-                       cnp: pkt_read && verdict.cnp, qp1_drop: dg_full && ctx.is_gsi};
+                       cnp: pkt_read && verdict.cnp, qp1_drop: dg_full && ctx.is_gsi,
+                       stray: (pkt_read && verdict.stray) || dg_wrong, dry: dg_full && !ctx.is_gsi};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
   // ---- Credits ---------------------------------------------------------------------------------------
@@ -313,13 +315,11 @@ module hca_rx_ctrl
     .qpn_i      (qpn_q), .ctx_i(ctx), .st_i(st.resp),
     .rq_pi_i    (rq_pi), .rd_popped_i(rd_popped), .credits_i(credits), .less_i(less),
     .srq_i      (srq_head_i), .pkey_index_i(pkey_index),
-    .srq_pop_o, .full_o(dg_full),
+    .srq_pop_o, .full_o(dg_full), .wrong_o(dg_wrong),
     .item_o     (resp_item), .list_o(resp_list), .st_o(resp_new),
-    .dead_o     (resp_dead), .dup_o(dup), .inv_o(inv_valid_o),
+    .dead_o     (resp_dead), .dup_o(dup), .inv_valid_o, .inv_o,
     .ev_valid_o (resp_ev_valid), .ev_o(resp_ev)
   );
-
-  assign inv_o = '{func: ctx.func, pd: ctx.pd, qpn: {ctx.gen, qpn_q}, key: resp_new.wr_rkey};
 
   // ---- Answers and send-side messages -----------------------------------------------------------------
   ack_job_t    ack_job;

@@ -93,6 +93,7 @@ module hca_rx_filter
                            && !(ctx_i.is_rc
                                 && rxd_i.opcode[4:0] inside {BthRcAcknowledge[4:0], BthRcAtomicAcknowledge[4:0]});
     verdict_o.cnp        = here && is_cnp && pkey_ok && source_ok;
+    verdict_o.stray      = !live && !verdict_o.cnp && !verdict_o.miss && rxd_i.kind != RxdEnd;
   end
 
 endmodule

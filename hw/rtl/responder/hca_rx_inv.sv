@@ -57,7 +57,7 @@ module hca_rx_inv
     item_o.rsp.syndrome  = failed ? NakRemoteAccess : kept.passed ? NakPsnSequence : {3'b000, credits_i};
     item_o.cqe.valid     = !failed;
     item_o.cqe.solicited = kept.solicited;
-    item_o.cqe.cqn       = ctx_i.recv_cqn;
+    item_o.cqe.cqn       = ctx_i.is_xrc ? st_i.resp.srq_cqn : ctx_i.recv_cqn;
     item_o.cqe.cqe.wqe_index = st_i.resp.rq_ci[15:0];
     item_o.cqe.cqe.opcode    = WcOpRecv;
     item_o.cqe.cqe.status    = WcSuccess;
@@ -66,6 +66,8 @@ module hca_rx_inv
     item_o.cqe.cqe.imm_data  = key_of(st_i.resp.wr_rkey);
     item_o.cqe.cqe.wc_flags  = WcFlagWithInv;
     item_o.cqe.cqe.src_qp    = 32'(ctx_i.dest_qpn);
+    item_o.cqe.cqe.is_xrc    = ctx_i.is_xrc;
+    if (ctx_i.is_xrc) item_o.cqe.cqe.srqn = st_i.resp.srqn;
   end
 
 endmodule

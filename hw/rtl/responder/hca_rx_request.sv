@@ -19,12 +19,14 @@ module hca_rx_request
   input  logic [4:0]     pkey_index_i,
   output logic           srq_pop_o,
   output logic           full_o,       // a datagram finds no receive WQE
+  output logic           wrong_o,      // a datagram that no QP takes
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,
   output resp_st_t       st_o,
   output logic           dead_o,
   output logic           dup_o,
-  output logic           inv_o,
+  output logic           inv_valid_o,  // strobe: to hca_mw
+  output mw_inv_t        inv_o,
   output logic           ev_valid_o,
   output rx_ev_t         ev_o
 );
@@ -72,7 +74,7 @@ module hca_rx_request
     .st_o       (rc_st),
     .dead_o,
     .dup_o,
-    .inv_o,
+    .inv_o(inv_valid_o),
     .ev_valid_o,
     .ev_o
   );
@@ -91,6 +93,7 @@ module hca_rx_request
     .pkey_index_i,
     .srq_pop_o(dg_pop),
     .full_o,
+    .wrong_o,
     .item_o (dg_item),
     .list_o (dg_list),
     .st_o   (dg_st)
@@ -100,5 +103,6 @@ module hca_rx_request
   assign item_o = ctx_i.is_ud ? dg_item : rc_item;
   assign list_o = ctx_i.is_ud ? dg_list : rc_list;
   assign st_o   = ctx_i.is_ud ? dg_st : rc_st;
+  assign inv_o  = '{func: ctx.func, pd: ctx.pd, qpn: {ctx.gen, qpn_i}, key: rc_st.wr_rkey};
 
 endmodule

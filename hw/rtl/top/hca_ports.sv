@@ -85,7 +85,7 @@ module hca_ports
   output logic [63:0]               wake_at_o        // ... in this cycle
 );
 
-  localparam int unsigned NumCounters = 22;
+  localparam int unsigned NumCounters = 24;
   localparam int unsigned Loop = NumPorts;  // the looped packets among the sources of the receiver
 
   logic                  tx_valid, tx_ready, out_valid;

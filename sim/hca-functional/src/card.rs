@@ -185,7 +185,7 @@ impl Card {
         }
         let takers = self.body.takers(port, frame);
         if takers.is_empty() {
-            self.body.ports[port].counters.rx_drops += 1;
+            self.body.ports[port].counters.stray_packets += 1;
         }
         for line in takers {
             self.lines.receive(&mut self.body, host, line, frame);

@@ -266,8 +266,11 @@ impl Lines {
             let consumed = reach.body.rings[line as usize].rq_consumer;
             count_received(of, reach, frame);
             of.qp.handle(now, frame, reach);
-            if reach.qpc.is_gsi() && reach.body.rings[line as usize].rq_consumer == consumed {
+            let has_taken = reach.body.rings[line as usize].rq_consumer != consumed;
+            if reach.qpc.is_gsi() && !has_taken {
                 reach.count(|counters| counters.qp1_drops += 1);
+            } else if !is_connected && !has_taken && !reach.qpc.has_srq() {
+                reach.count(|counters| counters.datagrams_without_receive += 1);
             }
         });
         self.after(body, line);

@@ -52,6 +52,10 @@ pub struct PortCounters {
     pub retransmitted: u64,
     /// Datagrams for a QP1 that had no receive.
     pub qp1_drops: u64,
+    /// Packets that no QP takes.
+    pub stray_packets: u64,
+    /// Datagrams for another QP that had none.
+    pub datagrams_without_receive: u64,
 }
 
 /// See above.
@@ -163,6 +167,8 @@ impl Port {
             16 => counters.retransmitted,
             17 => counters.bad_sources,
             21 => counters.qp1_drops,
+            22 => counters.stray_packets,
+            23 => counters.datagrams_without_receive,
             _ => 0,
         }
     }

@@ -84,14 +84,7 @@ fn is_allowed(service: Service, op: Op, ctrl: &SqWqeCtrl) -> bool {
     let is_fetch = op.fetches();
     let is_atomic = matches!(op, Op::Atomic { .. });
     let of_service = match service {
-        Service::Rc => true,
-        Service::Xrc => !matches!(
-            op,
-            Op::Send {
-                invalidate: Some(_),
-                ..
-            }
-        ),
+        Service::Rc | Service::Xrc => true,
         Service::Uc => {
             !is_fetch
                 && !matches!(
@@ -317,7 +310,7 @@ impl Body {
 
 fn local(service: Service, opcode: WrOpcode, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<LocalWqe> {
     let is_empty = !ctrl.inline_data() && ctrl.num_sge() == 0 && ctrl.length() == 0;
-    if !is_empty || !matches!(service, Service::Rc | Service::Uc) {
+    if !is_empty || !matches!(service, Service::Rc | Service::Uc | Service::Xrc) {
         return None;
     }
     let (opcode, key, bind) = match opcode {

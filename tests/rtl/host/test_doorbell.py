@@ -181,6 +181,26 @@ async def send_queue_error(dut):
 
 
 @cocotb.test()
+@cocotb.parametrize(sq=[True, False], wait=[0, 1, 2, 3, 9])
+async def fails_on_the_way(dut, sq, wait):
+    """QPS-7: the QP comes into ERR between the look at its row and the end of the pass, when its flush may have begun:
+    another one follows the doorbell."""
+    db = await Doorbell(dut, 8).start()
+    name = "sq_db" if sq else "rq_db"
+    db.out[name].rate = 0.0
+    db.ring(3, abi.SQ_DOORBELL_OFFSET if sq else abi.RQ_DOORBELL_OFFSET, 9 << 32 | 3)   # RTS
+    await db.bench.until(db.mmio.idle, what="the doorbell")
+    await db.bench.step(wait)
+    db.context(4, 0, ERR)   # another one's
+    db.context(3, 3, ERR)
+    await db.bench.until(db.qpc_wr.idle, what="contexts")
+    db.expected["msg"].append(MSG.pack(kind=1 if sq else 2, qpn=3, wqe_index=9))
+    await db.bench.step(3)
+    db.out[name].rate = 1.0
+    await db.finish()
+
+
+@cocotb.test()
 async def push_words(dut):
     """Decision 0024: whole words to push slots pass, one per cycle, before a doorbell behind them; others are lost."""
     db = await Doorbell(dut, 5, sink_rate=0.5).start()

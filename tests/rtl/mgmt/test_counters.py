@@ -17,7 +17,7 @@ NAMES = {name: offset // 64 for name, (offset, width) in STRUCTS["query_counters
 STROBES = {"pkey_viol": "pkey_violations", "qkey_viol": "qkey_violations", "bad_source": "bad_sources",
            "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets",
            "marked": "np_ecn_marked_roce_packets", "cnp": "rp_cnp_handled",
-           "qp1_drop": "qp1_drops"}
+           "qp1_drop": "qp1_drops", "stray": "stray_packets", "dry": "datagrams_without_receive"}
 RNR, NAK, SEQUENCE = 0x20, 0x60, 0x60
 
 

@@ -51,6 +51,8 @@ pub struct Opposite {
     pub card: CardId,
     /// The cable at the model; the card is at end A, behind a switch on InfiniBand.
     pub cable: CableId,
+    /// The cable at the card, which is its end A.
+    pub at_card: CableId,
     /// The card's driver.
     pub node: Node,
     /// The model.
@@ -92,6 +94,7 @@ impl Opposite {
             sim,
             card,
             cable,
+            at_card: cables[0],
             node,
             model,
             judge,

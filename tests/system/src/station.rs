@@ -1,6 +1,7 @@
 //! The reference model at the end of a cable: packets in and out in simulated time, and a test's hand on them.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use hca_cosim::Peer;
@@ -42,6 +43,8 @@ struct Station {
     posted: bool,
     filter: Option<Filter>,
     log: Option<Vec<Seen>>,
+    /// Packets that are not the model's: they go first, whatever they are.
+    others: VecDeque<Vec<u8>>,
 }
 
 impl Station {
@@ -75,6 +78,7 @@ impl ModelPort {
             posted: false,
             filter: None,
             log: None,
+            others: VecDeque::new(),
         })))
     }
 
@@ -107,6 +111,16 @@ impl ModelPort {
         self.with(Model::poll_event)
     }
 
+    /// Puts any bytes on the wire, ahead of what the model sends.
+    pub fn put(&self, packet: Vec<u8>) {
+        self.0.borrow_mut().others.push_back(packet);
+    }
+
+    /// How many of them have not left yet.
+    pub fn waiting(&self) -> usize {
+        self.0.borrow().others.len()
+    }
+
     /// From now on packets pass this, in both directions.
     pub fn set_filter(&self, filter: impl FnMut(Way, &Frame) -> bool + 'static) {
         self.0.borrow_mut().filter = Some(Box::new(filter));
@@ -137,7 +151,11 @@ impl Peer for ModelPort {
     fn next_cycle(&self) -> Option<u64> {
         let station = self.0.borrow();
         let timeout = station.model.next_timeout().map(|ns| ns.div_ceil(CYCLE_NS));
-        if station.posted { Some(0) } else { timeout }
+        if station.posted || !station.others.is_empty() {
+            Some(0)
+        } else {
+            timeout
+        }
     }
 
     fn receive(&mut self, now: u64, bytes: &[u8]) {
@@ -156,6 +174,9 @@ impl Peer for ModelPort {
         let mut station = self.0.borrow_mut();
         let ns = now * CYCLE_NS;
         station.now_ns = ns;
+        if let Some(packet) = station.others.pop_front() {
+            return Some(packet);
+        }
         station.model.handle_timeout(ns);
         while let Some(bytes) = station.model.poll_transmit(ns) {
             let frame = Frame::parse(station.framing, &bytes);

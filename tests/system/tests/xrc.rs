@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use common::rooms::{ROOM, bad_cable};
 use common::xrc::Bench;
 use common::{BASES, BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE};
-use hca_system_tests::{Place, RigConfig, Rng, path};
+use hca_system_tests::{Dev, Place, RigConfig, Rng, path};
 use hca_verbs::{
-    ConnectOptions, Error, EventKind, Mtu, QpState, RecvWr, SendFlags, SendOp, SendWr, Service, WcOpcode,
-    WcStatus, WorkCompletion, WrData,
+    Access, ConnectOptions, Error, EventKind, Mtu, MwBind, MwType, QpState, RawQp, RecvWr, SendFlags, SendOp,
+    SendWr, Service, WcOpcode, WcStatus, WorkCompletion, WrData,
 };
 
 /// Regions begin so many bytes before a multiple of 8.
@@ -354,12 +354,10 @@ fn a_message_under_way_gives_its_receive_back() {
 }
 
 /// Packets that no initiator sends: the SRQ changes inside a message, an SRQ that has gone meanwhile, requests to an
-/// initiator, answers to a target, a SEND with invalidate.
+/// initiator, answers to a target.
 #[test]
 fn packets_by_hand() {
-    use hca_wire::Opcode::{
-        XrcAcknowledge, XrcSendFirst, XrcSendLast, XrcSendOnly, XrcSendOnlyInv, XrcWriteOnly,
-    };
+    use hca_wire::Opcode::{XrcAcknowledge, XrcSendFirst, XrcSendLast, XrcSendOnly, XrcWriteOnly};
     for kind in BOTH_LINKS {
         let mut bench = Bench::on(kind, 4, 2);
         (0..4).for_each(|n| bench.post(n % 2, n as u64));
@@ -391,9 +389,6 @@ fn packets_by_hand() {
         bench.rig.run(5_000);
         assert_eq!(cq.poll_cq(&mut wc).unwrap(), 0);
         cq.destroy().unwrap();
-        bench.quiet();
-        bench.put(3, XrcSendOnlyInv, 0, first, &[4; 8]);
-        assert_eq!(bench.event(), (EventKind::QpReqErr, bench.targets[3].qp_num()));
         bench.quiet();
     }
 }
@@ -439,18 +434,6 @@ fn wrong_posts() {
             .post_recv(&[RecvWr { wr_id: 1, sges: &[] }])
             .is_err()
     );
-    // Windows and what invalidates them are no operations of XRC (decision 0036).
-    let invalidate_rkey = 7;
-    for op in [
-        SendOp::LocalInv { invalidate_rkey },
-        SendOp::SendWithInv { invalidate_rkey },
-    ] {
-        let wr = SendWr { op, ..wr };
-        assert!(
-            bench.initiators[0].post_send_xrc([(wr, number)]).is_err(),
-            "{op:?}"
-        );
-    }
     let node = &bench.rig.nodes[0];
     let mut rc = node.create_qp_of(Service::Rc, common::cap(), false).unwrap();
     assert!(rc.post_send_xrc([(wr, number)]).is_err(), "RC");
@@ -471,6 +454,104 @@ fn wrong_posts() {
     bench.targets[0].modify_state(QpState::Err).unwrap();
     bench.quiet();
     assert_eq!(bench.rig.nodes[1].poll().unwrap(), None);
+}
+
+/// A work request of the initiator for which no packet goes out.
+fn local(bench: &mut Bench, op: SendOp) -> WorkCompletion {
+    let wr = SendWr {
+        wr_id: 5,
+        op,
+        flags: SendFlags::SIGNALED,
+        data: WrData::Sges(&[]),
+    };
+    bench.initiators[0].post_send(&[wr]).unwrap();
+    bench.wait_sent()
+}
+
+/// Node 1 writes 8 bytes to node 0 by this key, as how it ends.
+fn write_back(bench: &mut Bench, rc: &mut RawQp<Dev>, rkey: u32) -> WcStatus {
+    let remote_addr = bench.mrs[0].addr();
+    let wr = SendWr {
+        wr_id: 6,
+        op: SendOp::RdmaWrite { remote_addr, rkey },
+        flags: SendFlags::SIGNALED,
+        data: WrData::Sges(&[bench.mrs[1].sge(0, 8)]),
+    };
+    rc.post_send(&[wr]).unwrap();
+    loop {
+        if let Some(wc) = bench.rig.nodes[1].poll().unwrap() {
+            return wc.status;
+        }
+    }
+}
+
+/// XPORT-12: an initiator binds windows and takes them back as any connection; what is bound through it is nobody
+/// else's (KEY-30).
+#[test]
+fn xport_12_windows() {
+    for kind in BOTH_LINKS {
+        let mut bench = Bench::on(kind, 1, 1);
+        let mut rc = bench
+            .rig
+            .connect([common::cap(); 2], [false; 2], &path(Mtu::Bytes1024))
+            .unwrap();
+        let pd = bench.rig.nodes[0].pd.clone();
+        let (mr_addr, rights) = (bench.mrs[0].addr(), Access::REMOTE_WRITE);
+        let mut one = pd.alloc_mw(MwType::One).unwrap();
+        let bind = one.bind_op(0, &bench.mrs[0], mr_addr, 64, rights);
+        let SendOp::BindMw(MwBind { rkey, .. }) = bind else {
+            unreachable!("{bind:?}")
+        };
+        let wc = local(&mut bench, bind);
+        assert_eq!((wc.status, wc.opcode), (WcStatus::Success, WcOpcode::BindMw));
+        one.set_rkey(rkey);
+        assert_eq!(write_back(&mut bench, &mut rc[1], rkey), WcStatus::Success);
+        let bytes = bench.memory[1].expected(CANARY_BYTES, 8).to_vec();
+        bench.memory[0].expect(CANARY_BYTES, &bytes);
+        let two = pd.alloc_mw(MwType::Two).unwrap();
+        let bind = two.bind_op(two.rkey(), &bench.mrs[0], mr_addr, 64, rights);
+        assert_eq!(local(&mut bench, bind).status, WcStatus::Success);
+        assert_eq!(
+            write_back(&mut bench, &mut rc[1], two.rkey()),
+            WcStatus::RemAccessErr,
+            "another QP's window"
+        );
+        let invalidate_rkey = two.rkey();
+        let wc = local(&mut bench, SendOp::LocalInv { invalidate_rkey });
+        assert_eq!((wc.status, wc.opcode), (WcStatus::Success, WcOpcode::LocalInv));
+        let wc = local(&mut bench, SendOp::LocalInv { invalidate_rkey });
+        assert_eq!(wc.status, WcStatus::MwBindErr, "it is invalid already");
+        bench.check_memory();
+    }
+}
+
+/// XPORT-12, OP-11: a SEND with invalidate goes out; a key that the peer must not take back ends the connection, and
+/// the receive comes back in the CQ of its SRQ.
+#[test]
+fn xport_12_send_with_invalidate() {
+    for kind in BOTH_LINKS {
+        let mut bench = Bench::on(kind, 2, 2);
+        let (number, invalidate_rkey) = (bench.number(1), bench.mrs[1].rkey());
+        bench.post(1, 5);
+        bench.rig.run(600);
+        bench.send_to(0, number, 7, SendOp::SendWithInv { invalidate_rkey }, 0, 100);
+        let wc = bench.wait_sent();
+        assert_eq!((wc.status, wc.wr_id), (WcStatus::RemAccessErr, 7));
+        let wc = bench.wait_recv(1);
+        assert_eq!((wc.status, wc.wr_id), (WcStatus::WrFlushErr, 5));
+        assert_eq!(bench.state(0), QpState::Err);
+        assert_eq!(bench.event(), (EventKind::QpAccessErr, bench.targets[0].qp_num()));
+        // What arrived with it is in the receive, which nobody promises. The other connection goes on.
+        bench.expect(5, 0, 100);
+        bench.post(1, 6);
+        bench.rig.run(600);
+        bench.send(1, 1, 8, 200, 100);
+        assert_eq!(bench.wait_recv(1).wr_id, 6);
+        bench.wait_sent_ok(8);
+        bench.expect(6, 200, 100);
+        bench.check_memory();
+        bench.quiet();
+    }
 }
 
 /// REL: loss, damage, copies and disorder: each message once, those of a connection in order, whatever SRQs they go to.

@@ -33,9 +33,6 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
                 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
                 | IBV_QP_EX_WITH_SEND_WITH_INV)
         }
-        IBV_QPT_XRC_SEND => {
-            !(IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
-        }
         _ => known,
     };
     if ops & !u64::from(known) == 0 {

@@ -107,7 +107,7 @@ impl Section {
                 flags,
                 data: Data::Missing,
                 destination: None,
-                remote_srqn: None,
+                remote_srqn: op.is_local().then_some(0),
             }),
             Err(errno) => self.fail(errno.0),
         }
@@ -195,7 +195,7 @@ impl Section {
         }
     }
 
-    /// V-176: mandatory for initiators of XRC.
+    /// V-176: mandatory for initiators of XRC, except where no packet goes out (V-179).
     pub fn set_remote_srqn(&mut self, remote_srqn: u32) {
         match self.wrs.last_mut() {
             Some(wr) => wr.remote_srqn = Some(remote_srqn),

@@ -262,12 +262,6 @@ pub enum PostError {
     /// SPEC-3: no other service has one.
     #[error("the number of an SRQ for a QP that is no initiator of XRC")]
     RemoteSrqOfOther,
-    /// Windows are those of RC and UC.
-    #[error("{opcode:?} on a QP of XRC: it binds no windows and invalidates none")]
-    NotForXrc {
-        /// Opcode of the work request.
-        opcode: WrOpcode,
-    },
     /// What has operands, or no data.
     #[error("{opcode:?} in the form of SENDs, RDMA WRITEs and RDMA READs")]
     NotPlain {

@@ -139,13 +139,8 @@ impl SendOp {
         self.is_atomic() || matches!(self, Self::RdmaRead { .. })
     }
 
-    /// It binds a window, or invalidates one.
-    pub(crate) fn needs_windows(&self) -> bool {
-        self.is_local() || matches!(self, Self::SendWithInv { .. })
-    }
-
     /// No packet goes out, and there is no data.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         matches!(self, Self::BindMw(_) | Self::LocalInv { .. })
     }
 
@@ -190,6 +185,8 @@ impl Opcodes {
     pub const NONE: Self = Self(0);
     /// Those of [`PlainWr`].
     pub const PLAIN: Self = Self::SENDS_AND_WRITES.with(WrOpcode::RdmaRead);
+    /// No packet goes out.
+    pub const LOCAL: Self = Self::NONE.with(WrOpcode::BindMw).with(WrOpcode::LocalInv);
     /// SEND and RDMA WRITE, with immediate data or without.
     pub const SENDS_AND_WRITES: Self = Self::NONE
         .with(WrOpcode::Send)

@@ -170,7 +170,7 @@ impl SendRing {
             Some(PostError::NoDestination)
         } else if self.is_unreliable && needs_acknowledges(opcode) {
             Some(PostError::NotForUnreliable { opcode })
-        } else if self.is_xrc {
+        } else if self.is_xrc && !Opcodes::LOCAL.has(opcode as u32) {
             Some(PostError::NoRemoteSrq)
         } else if self.is_raw && opcode != WrOpcode::Send {
             Some(PostError::NotForFrames { opcode })
@@ -200,15 +200,14 @@ impl SendRing {
         Ok(())
     }
 
-    /// The same of XRC: the SRQ is the peer's.
+    /// The same of XRC: the SRQ is the peer's. What no packet goes out for has none.
     #[inline]
     pub fn push_xrc(&mut self, wr: &SendWr<'_>, remote_srqn: u32) -> Result<(), PostError> {
         if !self.is_xrc {
             return Err(PostError::RemoteSrqOfOther);
         }
-        if wr.op.needs_windows() {
-            let opcode = wr.op.opcode();
-            return Err(PostError::NotForXrc { opcode });
+        if wr.op.is_local() {
+            return self.push(wr);
         }
         if remote_srqn >> 24 != 0 {
             return Err(PostError::BadRemoteSrqn { remote_srqn });

@@ -36,7 +36,7 @@ impl Bench {
         let (memory, mrs) = rooms::regions(
             &rig,
             config.seed,
-            LOCAL_AND_REMOTE | hca_verbs::Access::REMOTE_ATOMIC,
+            LOCAL_AND_REMOTE | hca_verbs::Access::REMOTE_ATOMIC | hca_verbs::Access::MW_BIND,
         );
         let xrcd = rig.nodes[1].context.alloc_xrcd().unwrap();
         let mut bench = Self {
