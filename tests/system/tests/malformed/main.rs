@@ -156,7 +156,7 @@ impl Bench {
                         _ => connect_raw(qp, &self.options, 0, &peer).unwrap(),
                     }
                     // Some have too few.
-                    let depth = if victim.qpn % 2 == 0 { DEPTH } else { 1 };
+                    let depth = if index / 4 % 2 == 0 { DEPTH } else { 1 };
                     for wr_id in 0..depth {
                         let sges = [self.receive(wr_id)];
                         qp.post_recv(&[RecvWr { wr_id, sges: &sges }]).unwrap();
