@@ -33,6 +33,8 @@
     logic bad_source;  // the only fault
     logic marked;      // accepted, and data of a connection with a congestion mark
     logic cnp;         // not accepted, but a CNP from the QP's peer
+    logic asks;        // not accepted: the peer of a QP in ARMED has migrated, or somebody says so
+    logic arms;        // accepted, and the peer of a QP in REARM is as far
   } rx_verdict_t;
 
   // ---- Selective repeat (decision 0066): between two of our cards, of connections whose both ends ask for it.
