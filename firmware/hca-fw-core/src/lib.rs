@@ -39,6 +39,8 @@ mod lines;
 mod link;
 mod lldp;
 mod memory;
+mod merge;
+mod migrate;
 mod neighbours;
 mod objects;
 mod patience;

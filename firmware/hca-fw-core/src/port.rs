@@ -34,6 +34,12 @@ const SPEEDS: [(u8, u32); 7] = [
 ];
 /// V-38.
 const GRH_REQUIRED: u8 = 1;
+/// APM-2.
+const MIGRATION: u32 = if crate::migrate::IS_THERE {
+    port_cap::AUTO_MIGR
+} else {
+    0
+};
 /// E-5. InfiniBand: notices and traps, of capabilities, of NodeDescription and with directed routes too, SL to VL
 /// tables, static rates, lanes beyond 10 Gb/s, a GUID of the whole card, clients that can be told to register again. No
 /// agent answers for connections or devices.
@@ -42,6 +48,7 @@ const IB_CAPS: u32 = port_cap::NOTICE
     | port_cap::DR_NOTICE
     | port_cap::CAP_MASK_NOTICE
     | port_cap::CAP_MASK2
+    | MIGRATION
     | port_cap::SL_MAP
     | port_cap::OPT_IPD
     | port_cap::EXTENDED_SPEEDS
@@ -285,7 +292,7 @@ pub const fn port_cap_flags(infiniband: bool) -> u32 {
     if infiniband {
         IB_CAPS
     } else {
-        port_cap::IP_BASED_GIDS
+        port_cap::IP_BASED_GIDS | MIGRATION
     }
 }
 
