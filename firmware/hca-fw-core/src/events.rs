@@ -38,7 +38,8 @@ impl Control {
             HwEventKind::SrqLimit => self.srq_limit_reached(hal, id, cause),
             HwEventKind::SrqError => self.fail_srq(hal, id),
             // Without alternate paths no QP is asked for one.
-            HwEventKind::PathArmed | HwEventKind::PathAsked | HwEventKind::PathFailed if !migrate::IS_THERE => {}
+            HwEventKind::PathArmed | HwEventKind::PathAsked | HwEventKind::PathFailed
+                if !migrate::IS_THERE => {}
             HwEventKind::PathArmed => self.path_armed(hal, self.lines.holder(id)),
             HwEventKind::PathAsked => self.path_lost(hal, self.lines.holder(id), Some(cause)),
             HwEventKind::PathFailed => self.path_lost(hal, self.lines.holder(id), None),

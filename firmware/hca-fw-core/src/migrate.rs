@@ -19,7 +19,10 @@ use hca_abi::{AdminCmd, AdminStatus, EventKind, ModifyQpCmd, PathMigState, QpAtt
 /// Where in the mailbox an alternate path is read.
 const ALTERNATE_AREA: u32 = 1536;
 /// Attributes of a path.
-const PATH: Attr = Attr::AV.union(Attr::PKEY_INDEX).union(Attr::PORT).union(Attr::TIMEOUT);
+const PATH: Attr = Attr::AV
+    .union(Attr::PKEY_INDEX)
+    .union(Attr::PORT)
+    .union(Attr::TIMEOUT);
 /// Bits of the cause of PATH_ASKED.
 const PORT_BIT: u32 = 16;
 const FULL_BIT: u32 = 17;
@@ -167,7 +170,11 @@ impl Control {
 
 /// APM-6, APM-8: a packet that asks for the other path has come along it, by what is known of the packet.
 fn fits(port: &Port, path: &Attrs, cause: u32) -> bool {
-    let pkey = port.pkeys().get(usize::from(path.pkey_index())).copied().unwrap_or(0);
+    let pkey = port
+        .pkeys()
+        .get(usize::from(path.pkey_index()))
+        .copied()
+        .unwrap_or(0);
     let place = if port.infiniband() {
         path.dlid()
     } else {

@@ -3,6 +3,7 @@
 use crate::counters::counter_index;
 use crate::hal::Hal;
 use crate::link::{Link, PortFacts};
+use crate::migrate;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};
 use hca_abi::{
@@ -34,12 +35,6 @@ const SPEEDS: [(u8, u32); 7] = [
 ];
 /// V-38.
 const GRH_REQUIRED: u8 = 1;
-/// APM-2.
-const MIGRATION: u32 = if crate::migrate::IS_THERE {
-    port_cap::AUTO_MIGR
-} else {
-    0
-};
 /// E-5. InfiniBand: notices and traps, of capabilities, of NodeDescription and with directed routes too, SL to VL
 /// tables, static rates, lanes beyond 10 Gb/s, a GUID of the whole card, clients that can be told to register again. No
 /// agent answers for connections or devices.
@@ -48,7 +43,6 @@ const IB_CAPS: u32 = port_cap::NOTICE
     | port_cap::DR_NOTICE
     | port_cap::CAP_MASK_NOTICE
     | port_cap::CAP_MASK2
-    | MIGRATION
     | port_cap::SL_MAP
     | port_cap::OPT_IPD
     | port_cap::EXTENDED_SPEEDS
@@ -63,6 +57,8 @@ pub(crate) struct Port {
     /// Which, from 0.
     index: u8,
     identity: Identity,
+    /// APM-2.
+    pub migrates: bool,
     enabled: bool,
     /// Functions were told last that it is up.
     pub is_announced: bool,
@@ -113,6 +109,7 @@ impl Port {
         Self {
             index,
             identity,
+            migrates: true,
             enabled: false,
             is_announced: false,
             seen: (PortState::Down, false),
@@ -217,7 +214,9 @@ impl Port {
 
     /// Its port_cap_flags.
     pub fn capabilities(&self) -> u32 {
-        port_cap_flags(self.infiniband()) | if self.is_sm { port_cap::SM } else { 0 }
+        let sm = if self.is_sm { port_cap::SM } else { 0 };
+        let migrates = migrate::IS_THERE && self.migrates;
+        port_cap_flags(self.infiniband()) | sm | if migrates { port_cap::AUTO_MIGR } else { 0 }
     }
 
     /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes
@@ -292,7 +291,7 @@ pub const fn port_cap_flags(infiniband: bool) -> u32 {
     if infiniband {
         IB_CAPS
     } else {
-        port_cap::IP_BASED_GIDS | MIGRATION
+        port_cap::IP_BASED_GIDS
     }
 }
 

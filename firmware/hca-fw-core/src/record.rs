@@ -401,7 +401,11 @@ impl Attrs {
     }
 
     pub fn set_max_dest_rd_atomic(&mut self, count: u8) {
-        let other = if IS_THERE { self.max_dest_rd_atomic & !MAX_DEST_RD } else { 0 };
+        let other = if IS_THERE {
+            self.max_dest_rd_atomic & !MAX_DEST_RD
+        } else {
+            0
+        };
         self.max_dest_rd_atomic = other | count;
     }
 
@@ -661,7 +665,10 @@ mod tests {
         );
         assert!(attr.has_alternate() && told.path_mig_state() == 2);
         attr.set_migration(Migration::Rearm, false);
-        assert_eq!((attr.to_body().path_mig_state(), attr.max_dest_rd_atomic()), (1, 16));
+        assert_eq!(
+            (attr.to_body().path_mig_state(), attr.max_dest_rd_atomic()),
+            (1, 16)
+        );
         assert!(!attr.has_alternate());
         assert!(told.sq_draining() && told.en_sqd_async_notify());
     }

@@ -59,7 +59,8 @@ impl Ring {
 
     /// Bus address behind it. Whoever reads there is refused by the host, if nothing is there.
     pub fn end(&self) -> u64 {
-        self.base.wrapping_add(u64::from(MIN_WQE_STRIDE_BYTES << self.log_stride) << self.log_size)
+        self.base
+            .wrapping_add(u64::from(MIN_WQE_STRIDE_BYTES << self.log_stride) << self.log_size)
     }
 
     /// In one word: the bits of a base below its stride are 0. The highest of them is set here, and tells the stride;
