@@ -126,8 +126,8 @@ async def sequence_nak_rewinds(dut):
 
 @cocotb.test()
 async def retries_begin_anew_on_another_path(dut):
-    """APM-1: in ARMED the end of the retries is told of, the QP waits as after an RNR NAK and begins them anew, as often
-    as it takes; in MIGRATED they end."""
+    """APM-1: in ARMED the end of the retries is told of, the QP waits as after an RNR NAK and begins them anew, as
+    often as it takes; in MIGRATED they end."""
     env, qp, first = await sending(dut, *[(WRITE, 8)] * 3, retry_cnt=1, rnr_retry=0)
     await env.context(qp, path_mig_state=PathMigState.ARMED)
     nak = ack(env, qp, first[0], 0x60)

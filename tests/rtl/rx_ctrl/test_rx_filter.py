@@ -186,8 +186,8 @@ def path_digest(packet):
 @cocotb.test()
 @cocotb.parametrize(ib=[0, 1])
 async def path_migration(dut, ib):
-    """APM-3, APM-6: in REARM MigReq 0 is told of, and the packet counts; in ARMED MigReq 1 is told of, with what it came
-    by, wherever it came from, and the packet drops; in MIGRATED neither matters."""
+    """APM-3, APM-6: in REARM MigReq 0 is told of, and the packet counts; in ARMED MigReq 1 is told of, with what it
+    came by, wherever it came from, and the packet drops; in MIGRATED neither matters."""
     qp = Qp(7, port=1)
     env = await Env(dut).start(qp)
     psn = EPSN

@@ -169,8 +169,8 @@ def parse(frame, ib):
         traffic_class = packet[1] if at == 28 else int.from_bytes(packet[:2], "big") >> 4
         d["marked"] = int(traffic_class & 3 == 3)
     opcode, flags, pkey, qpn, psn = pk.unpack(">BBHII", packet[at:at + 12])
-    d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, mig_req=flags >> 6 & 1, pkey=pkey, dest_qpn=qpn & 0xFFFFFF,
-             ack_req=psn >> 31, psn=psn & 0xFFFFFF)
+    d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, mig_req=flags >> 6 & 1, pkey=pkey,
+             dest_qpn=qpn & 0xFFFFFF, ack_req=psn >> 31, psn=psn & 0xFFFFFF)
     at += 12
     for letter in ext_of(opcode):
         chunk = packet[at:at + SIZE[letter]]

@@ -1,5 +1,6 @@
-//! APM-1 to APM-8: a connection changes to its alternate path when the first one fails, when its peer has, or when it is
-//! told to; what is under way is neither lost nor done twice, and who is asked for a path that it has not keeps its own.
+//! APM-1 to APM-8: a connection changes to its alternate path when the first one fails, when its peer has, or when it
+//! is told to; what is under way is neither lost nor done twice, and who is asked for a path that it has not keeps its
+//! own.
 
 mod common;
 
@@ -409,7 +410,8 @@ fn wait_all(pair: &mut Pair, messages: u64) {
     }
 }
 
-/// APM-1, APM-5: the cable is pulled in mid-traffic, and nothing is lost or done twice; on the new path packets are lost.
+/// APM-1, APM-5: the cable is pulled in mid-traffic, and nothing is lost or done twice; nor on a new path that loses
+/// packets.
 #[test]
 fn apm_1_a_cable_is_pulled() {
     if !is_there() {
@@ -474,8 +476,7 @@ fn apm_6_the_ends_disagree() {
     }
 }
 
-/// APM-6, APM-8: a packet with MigReq 1 of somebody else, or along the path that there is, moves nobody; in MIGRATED the
-/// bit does not matter.
+/// APM-6, APM-8: a packet with MigReq 1 along the path that there is, or in another partition of it, moves nobody.
 #[test]
 fn apm_6_strangers_move_nobody() {
     if !is_there() {
@@ -512,7 +513,7 @@ fn apm_6_strangers_move_nobody() {
     }
 }
 
-/// QPS-6: a QP that waits for its other path can be reset, or end; without the other path it fails as one that has none.
+/// QPS-6, QPS-13: a QP whose path has failed can be reset, or end: before it changes, while it waits, and behind that.
 #[test]
 fn apm_1_a_qp_ends_while_it_waits() {
     if !is_there() {
