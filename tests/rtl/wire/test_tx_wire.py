@@ -179,7 +179,8 @@ async def lrh(dut):
     tx = await Tx(dut, 10, 1, is_global=False).start()
     for n in range(QPS):
         tx.qps[n].update(port=0, sl=n, slid=LID[0] | n % 8, src_path_bits=n % 8)
-        same = {name: tx.qps[n][name] for name in ("dest_qpn", "dlid", "sl", "src_path_bits", "hop_limit")}
+        fields = ("dest_qpn", "dlid", "sl", "src_path_bits", "hop_limit", "path_mig_state")
+        same = {name: tx.qps[n][name] for name in fields}
         tx.qps[n]["pkey"] = tx.pkeys[0]
         tx.qpc_wr.put(QPC_WR.pack(qpn=n, qpc=QPC.pack(**same)))
     await tx.bench.until(tx.qpc_wr.idle, what="contexts")
