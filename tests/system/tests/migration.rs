@@ -4,17 +4,21 @@
 
 mod common;
 
+use std::fs::File;
+use std::path::Path;
+
 use common::forge::{self, Forged};
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
 use hca_abi::{PathMigState, device_cap, port_cap};
-use hca_cosim::Processor;
-use hca_link::{FaultSpec, LinkKind};
+use hca_cosim::{Design, Processor};
+use hca_link::{FaultSpec, LinkKind, erf};
 use hca_system_tests::{Dev, RigConfig, SecondCable, path};
 use hca_verbs::{
     AhAttr, ConnectOptions, EventKind, Mtu, QpAttr, QpAttrMask, QpState, RawQp, SendOp, Service, WcStatus,
     connect_raw, peer_info,
 };
-use hca_wire::{ExtHeaders, Opcode};
+use hca_wire::{ExtHeaders, Framing, Opcode, WholePacket};
+use pcap_file::pcap::PcapReader;
 
 const REGION_BYTES: u64 = 256 << 10;
 /// The alternate path's own P_Key and timeout.
@@ -171,9 +175,9 @@ fn pull(pair: &mut Pair) {
     pair.rig.sim.fabric().cable_mut(cable).plug(false);
 }
 
-/// Firmware on the card's processor has no room for alternate paths (decision 0070).
+/// Firmware on the card's processor has no room for alternate paths, and the fast card no MigReq (decision 0070).
 fn is_there() -> bool {
-    Processor::chosen() == Processor::Native
+    (Processor::chosen(), Design::chosen()) == (Processor::Native, Design::Rtl)
 }
 
 /// APM-2: where there are no alternate paths the card says so, and refuses them.
@@ -575,5 +579,55 @@ fn apm_1_no_path_is_left() {
         assert_eq!(pair.wait(0).status, WcStatus::RetryExcErr);
         let [near, far] = told(&mut pair);
         assert_eq!((near[0], far.len()), (EventKind::PathMig, 0), "{near:?}");
+    }
+}
+
+/// MigReq of every packet of a cable, from both ends, in its order.
+fn mig_reqs(capture: &Path, kind: LinkKind) -> Vec<bool> {
+    let mut reader = PcapReader::new(File::open(capture).unwrap()).unwrap();
+    let mut found = Vec::new();
+    while let Some(record) = reader.next_packet() {
+        let record = record.unwrap();
+        let packet = match kind {
+            LinkKind::Ethernet => WholePacket::parse(Framing::Ethernet, &record.data),
+            LinkKind::InfiniBand if erf::unwrap_link(&record.data).is_some() => continue,
+            LinkKind::InfiniBand => {
+                WholePacket::parse(Framing::InfiniBand, erf::unwrap(&record.data).unwrap())
+            }
+        };
+        found.push(packet.unwrap().bth().mig_req);
+    }
+    found
+}
+
+/// APM-3, X-7: MigReq is 1 before the other path is loaded and behind the change, and 0 between.
+#[test]
+fn apm_3_packets_say_where_a_qp_is() {
+    if !is_there() {
+        return;
+    }
+    for kind in BOTH_LINKS {
+        let folder = tempfile::tempdir().unwrap();
+        let capture = folder.path().join("first.pcap");
+        let config = RigConfig {
+            switches: 0,
+            capture: Some(capture.clone()),
+            ..RigConfig::new(171, kind)
+        };
+        let mut pair = Pair::new(&config, &ends_soon(kind), REGION_BYTES, [LOCAL_AND_REMOTE; 2]);
+        for node in &pair.rig.nodes {
+            node.context.set_pkey(1, PKEY_INDEX.into(), PKEY).unwrap();
+        }
+        exchange(&mut pair, "as without");
+        arm(&mut pair, 1);
+        set_state(&mut pair.qps[0], PathMigState::Migrated).unwrap();
+        exchange(&mut pair, "in the other partition");
+        pair.rig.close_captures().unwrap();
+        let found = mig_reqs(&capture, kind);
+        let changes = found.windows(2).filter(|two| two[0] != two[1]).count();
+        assert!(found[0] && found[found.len() - 1], "{kind:?}: {found:?}");
+        assert!(found.iter().any(|mig_req| !mig_req), "{kind:?}: {found:?}");
+        // Two ends change one after the other, each time.
+        assert!((2..=12).contains(&changes), "{kind:?}: {found:?}");
     }
 }
