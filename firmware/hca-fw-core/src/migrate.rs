@@ -1,5 +1,5 @@
-//! Automatic path migration (APM-1 to APM-8): a connection has a second path, and changes to it when the first one fails,
-//! when its peer has, or when it is told to.
+//! Automatic path migration (APM-1 to APM-8): a connection has a second path, and changes to it when the first one
+//! fails, when its peer has, or when it is told to.
 //!
 //! Hardware reports, and goes on where it is; the path changes here, by what MODIFY_QP changes a path by. The alternate
 //! path lies in host memory, behind the send queue, as the command that has loaded it: it is looked at anew when it is

@@ -309,7 +309,8 @@ module hca_ack_unit
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done,
                          again: (resend && few_new) ? job_i.few.missing : '0, credit: st_o.credit};
   assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained || path_fails);
-  assign ev_o        = '{kind: path_fails ? HwEventPathFailed : drained ? HwEventSqDrained : HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
+  assign ev_o        = '{kind: path_fails ? HwEventPathFailed : drained ? HwEventSqDrained : HwEventQpError,
+                         func: ctx_i.func, qpn: job_i.qpn,
                          who: (pend_ends || back) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
                          syndrome: fail_syndrome, status: back ? job_i.status : fail_status};
 

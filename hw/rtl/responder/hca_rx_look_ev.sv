@@ -1,5 +1,5 @@
-// What firmware is told of a packet that is looked at: keys that are wrong, a QP that has not the row, a peer that arms or
-// migrates its path. May be left out when there is little room; no stalls, no state.
+// What firmware is told of a packet that is looked at: keys that are wrong, a QP that has not the row, a peer that arms
+// or migrates its path. May be left out when there is little room; no stalls, no state.
 module hca_rx_look_ev
   import hca_pkg::*, hca_rx_pkg::*;
 (

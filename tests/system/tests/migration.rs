@@ -48,7 +48,7 @@ fn pair_with(kind: LinkKind, faults: FaultSpec) -> Pair {
     let pair = Pair::new(&config, &ends_soon(kind), REGION_BYTES, [LOCAL_AND_REMOTE; 2]);
     for node in &pair.rig.nodes {
         for port in [1, 2] {
-            node.context.set_pkey(port, PKEY_INDEX.into(), PKEY).unwrap();
+            node.context.set_pkey(port, PKEY_INDEX, PKEY).unwrap();
         }
     }
     pair
@@ -616,7 +616,7 @@ fn apm_3_packets_say_where_a_qp_is() {
         };
         let mut pair = Pair::new(&config, &ends_soon(kind), REGION_BYTES, [LOCAL_AND_REMOTE; 2]);
         for node in &pair.rig.nodes {
-            node.context.set_pkey(1, PKEY_INDEX.into(), PKEY).unwrap();
+            node.context.set_pkey(1, PKEY_INDEX, PKEY).unwrap();
         }
         exchange(&mut pair, "as without");
         arm(&mut pair, 1);
