@@ -529,6 +529,9 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_QKEY_VIOLATION = 15, /* Datagram with a wrong Q_Key; cause: LID that it is from. */
     HCA_HW_EVENT_KIND_LINE_MISS = 16, /* Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue. */
     HCA_HW_EVENT_KIND_PACKET_MISS = 17, /* Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request. */
+    HCA_HW_EVENT_KIND_PATH_ARMED = 18, /* Packet with MigReq 0 for a QP in REARM. */
+    HCA_HW_EVENT_KIND_PATH_ASKED = 19, /* Packet with MigReq 1 for a QP in ARMED, which was dropped. Cause 15:0: lower 15 bits of its P_Key xor what `path_digest` makes of its addresses, 16: port, from 0, 17: bit 15 of its P_Key. */
+    HCA_HW_EVENT_KIND_PATH_FAILED = 20, /* A QP in ARMED has no retries left; it waits as after an RNR NAK, and begins them anew. */
 };
 
 /* Which unit saw a QP error: bits 23:16 of a hw_event's cause. */
@@ -1062,6 +1065,8 @@ struct hca_qpc {
 #define HCA_QPC_FUNC_BITS 8u
 #define HCA_QPC_PORT_LSB 24u
 #define HCA_QPC_PORT_BITS 2u
+#define HCA_QPC_PATH_MIG_STATE_LSB 26u
+#define HCA_QPC_PATH_MIG_STATE_BITS 2u
 #define HCA_QPC_PATH_MTU_LSB 28u
 #define HCA_QPC_PATH_MTU_BITS 3u
 #define HCA_QPC_PD_LSB 32u

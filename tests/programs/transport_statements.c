@@ -38,13 +38,15 @@ enum {
 
 static struct ibv_qp_attr attributes(enum ibv_qp_state from, enum ibv_qp_state to, uint32_t dest)
 {
+	struct ibv_ah_attr path = {.is_global = 1, .dlid = port.lid, .port_num = 1,
+		.grh = {.dgid = gid, .sgid_index = 1, .hop_limit = 64}};
+
 	return (struct ibv_qp_attr){.qp_state = to, .cur_qp_state = from, .path_mtu = IBV_MTU_1024, .qkey = QKEY,
 		.dest_qp_num = dest, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
 			| IBV_ACCESS_REMOTE_ATOMIC, .cap = {8, 8, 1, 1, 0}, .port_num = 1, .max_rd_atomic = 1,
 		.max_dest_rd_atomic = 1, .min_rnr_timer = 12, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
-		.alt_port_num = 1, .path_mig_state = IBV_MIG_REARM,
-		.ah_attr = {.is_global = 1, .dlid = port.lid, .port_num = 1,
-			.grh = {.dgid = gid, .sgid_index = 1, .hop_limit = 64}}};
+		.alt_port_num = 1, .alt_timeout = 15, .path_mig_state = IBV_MIG_MIGRATED,
+		.ah_attr = path, .alt_ah_attr = path};
 }
 
 static struct ibv_xrcd *xrcd;
@@ -634,6 +636,31 @@ static void keys(void)
 	HOLDS("V-121", !ibv_destroy_qp(qp) && !ibv_destroy_qp(other));
 }
 
+// APM-3, APM-4: a path is loaded, and told; what there is no way to is refused.
+static void migration(void)
+{
+	if (!(device.orig_attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG))
+		return;
+	static const enum ibv_qp_type kinds[] = {IBV_QPT_RC, IBV_QPT_UC};
+	for (unsigned at = 0; at < COUNT(kinds); at++) {
+		struct ibv_qp *qp = created(kinds[at]);
+		into(qp, S(RTS));
+		struct ibv_qp_attr attr = attributes(S(RTS), S(RTS), qp->qp_num), now;
+		attr.path_mig_state = IBV_MIG_REARM;
+		HOLDS("APM-4: no path is loaded", ibv_modify_qp(qp, &attr, MIG) == EINVAL);
+		HOLDS("APM-4", !ibv_modify_qp(qp, &attr, ALT | MIG));
+		now = asked_for(qp);
+		HOLDS("APM-3", now.path_mig_state == IBV_MIG_REARM);
+		HOLDS("APM-4", now.alt_port_num == 1 && now.alt_timeout == 15 && now.alt_pkey_index == attr.alt_pkey_index
+			&& !memcmp(&now.alt_ah_attr.grh.dgid, &gid, sizeof gid));
+		attr.path_mig_state = IBV_MIG_ARMED;
+		HOLDS("APM-3: it comes of itself", ibv_modify_qp(qp, &attr, MIG) == EINVAL);
+		attr.path_mig_state = IBV_MIG_MIGRATED;
+		HOLDS("APM-3", !ibv_modify_qp(qp, &attr, MIG) && asked_for(qp).path_mig_state == IBV_MIG_MIGRATED);
+		HOLDS("V-121", !ibv_destroy_qp(qp));
+	}
+}
+
 static void limits(void)
 {
 	struct ibv_device_attr *attr = &device.orig_attr;
@@ -645,8 +672,8 @@ static void limits(void)
 	HOLDS("SPEC-10: no matching of tags", !device.tm_caps.max_num_tags && !device.tm_caps.flags);
 	HOLDS("REL-14", attr->device_cap_flags & IBV_DEVICE_RC_RNR_NAK_GEN);
 	HOLDS("REL-15", attr->local_ca_ack_delay > 0 && attr->local_ca_ack_delay < 32);
-	HOLDS("APM-2: no migration, and the device says so", !(attr->device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG)
-		&& !(port.port_cap_flags & IBV_PORT_AUTO_MIGR_SUP));
+	HOLDS("APM-2: device and port say the same", !(attr->device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG)
+		== !(port.port_cap_flags & IBV_PORT_AUTO_MIGR_SUP));
 	HOLDS("XPORT-11", IBV_QPT_RC == 2 && IBV_QPT_UC == 3 && IBV_QPT_UD == 4 && IBV_QPT_RAW_PACKET == 8
 		&& IBV_QPT_XRC_SEND == 9 && IBV_QPT_XRC_RECV == 10);
 	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 1, 1, 0}};
@@ -686,6 +713,7 @@ int main(void)
 	unaware();
 	keys();
 	limits();
+	migration();
 	HOLDS("V-132", !ibv_close_xrcd(xrcd) && !ibv_destroy_ah(ah) && !ibv_destroy_cq(cq)
 		&& !ibv_dealloc_pd(pd) && !ibv_close_device(context));
 	ibv_free_device_list(list);

@@ -301,7 +301,7 @@ static void absent(void)
 	HOLDS("V-121", !ibv_destroy_qp(qp));
 }
 
-// P_Keys and their tables, and what a card says that has no alternate paths and no groups of raw frames.
+// P_Keys and their tables, those of alternate paths, and what a card says that has no groups of raw frames.
 static void partitions_and_groups(void)
 {
 	struct ibv_device_attr device;
@@ -317,6 +317,7 @@ static void partitions_and_groups(void)
 		| IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	union ibv_gid group = {.raw = {0xff, 0x12}};
 	uint16_t pkey, first;
+	int alternate;
 
 	attr.alt_ah_attr = attr.ah_attr;
 	HOLDS("V-30", !ibv_query_device(context, &device));
@@ -329,9 +330,11 @@ static void partitions_and_groups(void)
 	HOLDS("KEY-22 a key that the table has not", ibv_get_pkey_index(context, 1, htons(0x8123)) == -1);
 	HOLDS("KEY-15, KEY-25", (device.device_cap_flags & IBV_DEVICE_BAD_PKEY_CNTR)
 		&& (device.device_cap_flags & IBV_DEVICE_BAD_QKEY_CNTR) && !port.bad_pkey_cntr && !port.qkey_viol_cntr);
-	HOLDS("KEY-18: no alternate path, and so none of its P_Key", !(device.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG));
-	REFUSED("KEY-18", ibv_modify_qp(qp, &attr, to_rtr | IBV_QP_ALT_PATH));
-	HOLDS("KEY-18: nothing has changed", !ibv_modify_qp(qp, &attr, to_rtr));
+	attr.alt_pkey_index = port.pkey_tbl_len;
+	HOLDS("KEY-18: an index that the table has not", ibv_modify_qp(qp, &attr, to_rtr | IBV_QP_ALT_PATH));
+	attr.alt_pkey_index = 1;
+	alternate = device.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG ? IBV_QP_ALT_PATH : 0;
+	HOLDS("KEY-18: a P_Key of the alternate path", !ibv_modify_qp(qp, &attr, to_rtr | alternate));
 	NONE("MC-9: what a group hears of itself cannot be kept from it", ibv_create_qp_ex(context, &ex));
 	HOLDS("MC-19: no groups of raw frames", !(device.device_cap_flags & IBV_DEVICE_RAW_MULTI));
 	HOLDS("MC-1, MC-19", ibv_attach_mcast(qp, &group, 0xc001) == EINVAL);

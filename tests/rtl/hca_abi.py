@@ -394,6 +394,9 @@ class HwEventKind(enum.IntEnum):
     QKEY_VIOLATION = 0xf
     LINE_MISS = 0x10
     PACKET_MISS = 0x11
+    PATH_ARMED = 0x12
+    PATH_ASKED = 0x13
+    PATH_FAILED = 0x14
 
 
 class HwEventWho(enum.IntEnum):
@@ -951,6 +954,7 @@ STRUCTS = {
             "is_gsi": (15, 1),
             "func": (16, 8),
             "port": (24, 2),
+            "path_mig_state": (26, 2),
             "path_mtu": (28, 3),
             "pd": (32, 24),
             "pkey_index": (56, 6),

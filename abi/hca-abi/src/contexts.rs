@@ -48,6 +48,9 @@ layout! {
         func set_func: u8 [2, 0, 8];
         /// Port, from 1.
         port set_port: u8 [3, 0, 2];
+        /// path_mig_state, of RC and UC. MIGRATED: packets have MigReq 1, and that of the peer's does not matter; else
+        /// they have 0, and what the peer's have is reported (PATH_ARMED, PATH_ASKED, PATH_FAILED).
+        path_mig_state set_path_mig_state: u8 [3, 2, 2] "APM-3";
         /// mtu: 1 = 256 .. 5 = 4096 bytes.
         path_mtu set_path_mtu: u8 [3, 4, 3] "WIRE-10";
         /// Protection domain; of a target of XRC PD_ANY.

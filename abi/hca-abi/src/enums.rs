@@ -351,7 +351,7 @@ LinkLayer("link_layer", "LinkLayer", 2, Software) {
 
 abi_enum! {
     /// Path migration states: the values of ibv_mig_state.
-PathMigState("path_mig_state", "PathMig", 2, Software) {
+PathMigState("path_mig_state", "PathMig", 2, Hardware) {
         /// On the path that is loaded.
         Migrated = 0,
         /// Alternate path loaded, not yet agreed.
@@ -471,6 +471,13 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         LineMiss = 16,
         /// Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
         PacketMiss = 17,
+        /// Packet with MigReq 0 for a QP in REARM.
+        PathArmed = 18,
+        /// Packet with MigReq 1 for a QP in ARMED, which was dropped. Cause 15:0: lower 15 bits of its P_Key xor what
+        /// `path_digest` makes of its addresses, 16: port, from 0, 17: bit 15 of its P_Key.
+        PathAsked = 19,
+        /// A QP in ARMED has no retries left; it waits as after an RNR NAK, and begins them anew.
+        PathFailed = 20,
     }
 }
 

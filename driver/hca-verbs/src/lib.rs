@@ -103,8 +103,8 @@ pub use connect::{
 pub use function::dispatcher::AsyncEvent;
 pub use function::known::PortTables;
 pub use hca_abi::{
-    CcAlgorithm, CqArm, EthTrust, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PfcCounters,
-    PortState, QpState, QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
+    CcAlgorithm, CqArm, EthTrust, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PathMigState,
+    PfcCounters, PortState, QpState, QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
     QueryLinkErrorsResult as LinkErrors, QueryPortResult as PortAttr, Service, StaticRate, VlCounters,
     WcOpcode, WcStatus, port_attr, wc_flag,
 };

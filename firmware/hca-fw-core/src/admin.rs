@@ -16,11 +16,11 @@ use hca_abi::{
 /// The function that may change what all of them share.
 pub(crate) const MANAGER: u8 = 0;
 const ENTRY_BYTES: u64 = 256;
-const CMD_AREA: u32 = 0;
+pub(crate) const CMD_AREA: u32 = 0;
 /// Bytes of an answer with a handle.
 const HANDLE_BYTES: usize = 8;
 /// A command's body starts behind its header.
-const BODY_OFFSET: u32 = 8;
+pub(crate) const BODY_OFFSET: u32 = 8;
 const BODY_AREA: u32 = CMD_AREA + BODY_OFFSET;
 
 /// The completion of the command under way. Its body is zero until the command sets it, and behind what it has set.

@@ -59,6 +59,10 @@ impl Control {
         } else {
             0
         };
+        let migration = match crate::migrate::IS_THERE && !self.has_transport_alone() {
+            true => device_cap::AUTO_PATH_MIG,
+            false => 0,
+        };
         d.set_device_cap_flags(
             raw | device_cap::BAD_PKEY_CNTR
                 | device_cap::BAD_QKEY_CNTR
@@ -67,6 +71,7 @@ impl Control {
                 | device_cap::RC_RNR_NAK_GEN
                 | device_cap::PORT_ACTIVE_EVENT
                 | device_cap::XRC
+                | migration
                 | device_cap::MEM_WINDOW
                 | device_cap::MEM_WINDOW_TYPE_2B,
         );

@@ -3,6 +3,7 @@
 use crate::counters::counter_index;
 use crate::hal::Hal;
 use crate::link::{Link, PortFacts};
+use crate::migrate;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};
 use hca_abi::{
@@ -56,6 +57,8 @@ pub(crate) struct Port {
     /// Which, from 0.
     index: u8,
     identity: Identity,
+    /// APM-2.
+    pub migrates: bool,
     enabled: bool,
     /// Functions were told last that it is up.
     pub is_announced: bool,
@@ -106,6 +109,7 @@ impl Port {
         Self {
             index,
             identity,
+            migrates: true,
             enabled: false,
             is_announced: false,
             seen: (PortState::Down, false),
@@ -210,7 +214,9 @@ impl Port {
 
     /// Its port_cap_flags.
     pub fn capabilities(&self) -> u32 {
-        port_cap_flags(self.infiniband()) | if self.is_sm { port_cap::SM } else { 0 }
+        let sm = if self.is_sm { port_cap::SM } else { 0 };
+        let migrates = migrate::IS_THERE && self.migrates;
+        port_cap_flags(self.infiniband()) | sm | if migrates { port_cap::AUTO_MIGR } else { 0 }
     }
 
     /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes

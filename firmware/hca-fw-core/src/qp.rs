@@ -5,6 +5,8 @@ use crate::admin::MANAGER;
 use crate::groups::Of;
 use crate::hal::Hal;
 use crate::memory::{GRANTED, IGNORED};
+use crate::merge::merge;
+use crate::migrate::IS_THERE;
 use crate::neighbours::is_ipv4;
 use crate::objects::require;
 use crate::port::Port;
@@ -269,7 +271,8 @@ impl Control {
         if from == QpState::Sqd && rec.attr.sq_draining() && matches!(to, QpState::Sqd | QpState::Rts) {
             return Err((AdminStatus::BadState, u32::from(rec.attr.qp_state())));
         }
-        if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP) {
+        let migrates = mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE);
+        if mask.contains(Attr::CAP) || (migrates && !self.can_migrate(line)) {
             return Err((AdminStatus::Unsupported, mask.bits()));
         }
         let paces = mask.contains(Attr::RATE_LIMIT) && given.rate_limit() != 0;
@@ -326,15 +329,16 @@ impl Control {
                 mask.contains(Attr::EN_SQD_ASYNC_NOTIFY) && given.en_sqd_async_notify(),
             );
         }
-        let rate = self.rate_of(line, &attr);
-        let group = self.rates.change(func, self.qps[i].rate_group, rate);
-        self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
-        self.qps[i].attr = attr;
+        let has_migrated = IS_THERE && migrates && self.set_migration(hal, line, mask, &given, &mut attr)?;
+        self.set_attrs(line, attr)?;
         if is_management {
             self.groups.place(hal, func, self.qpn_of(line), place);
         }
         self.apply_transition(hal, line, from, to);
-        if (from, to) == (QpState::Init, QpState::Rtr) {
+        if has_migrated {
+            self.post_qp_event(hal, line, EventKind::PathMig, 0);
+        }
+        if has_migrated || (from, to) == (QpState::Init, QpState::Rtr) {
             // From now on packets come in: a second init_rq would forget them.
             self.only_answer(hal, func);
         }
@@ -343,6 +347,16 @@ impl Control {
             QpState::Reset => Rest::Fence(Fenced::Nothing),
             _ => Rest::None,
         })
+    }
+
+    /// The QP has these attributes now, if its rate can be kept.
+    pub(crate) fn set_attrs(&mut self, line: u32, attr: Attrs) -> CmdResult {
+        let rate = self.rate_of(line, &attr);
+        let rec = &mut self.qps[line as usize];
+        let group = self.rates.change(rec.made.func(), rec.rate_group, rate);
+        rec.rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
+        rec.attr = attr;
+        Ok(())
     }
 
     /// Tells the hardware about a legal transition.
@@ -415,12 +429,12 @@ impl Control {
     }
 
     /// The port of a QP: the first one until it is set.
-    fn port_of(&self, attr: &Attrs) -> CmdResult<&Port> {
+    pub(crate) fn port_of(&self, attr: &Attrs) -> CmdResult<&Port> {
         Ok(&self.ports[self.port_at(attr.port_num().max(1))?])
     }
 
     /// `all`: what the QP will have then.
-    fn check_values(&self, mask: Attr, a: &QpAttr, all: &Attrs) -> CmdResult {
+    pub(crate) fn check_values(&self, mask: Attr, a: &QpAttr, all: &Attrs) -> CmdResult {
         let bad = |attr: Attr| (AdminStatus::BadParam, attr.bits());
         let check = |attr: Attr, ok: bool| {
             if mask.contains(attr) && !ok {
@@ -451,7 +465,7 @@ impl Control {
     }
 
     /// On Ethernet a path needs a MAC address. One that the driver has not found itself is that of the neighbour.
-    fn resolve_path(&mut self, attr: &mut Attrs) -> CmdResult {
+    pub(crate) fn resolve_path(&mut self, attr: &mut Attrs) -> CmdResult {
         let port = self.port_of(attr)?;
         if !port.infiniband() && attr.dmac() == [0; 6] {
             let port_num = port.number();
@@ -533,6 +547,9 @@ impl Control {
         q.set_port(a.port_num().max(1));
         q.set_pkey_index(a.pkey_index());
         q.set_path_mtu(a.path_mtu().max(1));
+        if IS_THERE {
+            q.set_path_mig_state(a.path_mig_state());
+        }
         q.set_access(a.qp_access_flags());
         q.set_dest_qpn(a.dest_qp_num());
         q.set_qkey(a.qkey());
@@ -623,75 +640,6 @@ fn legal_path(port: &Port, ah: &AhAttr) -> bool {
         ah.is_global() && is_ipv4(sgid) == is_ipv4(&ah.dgid())
     };
     grh_ok && link_ok && static_interval(ah.static_rate()).is_some() && ah.port_num() == port.number()
-}
-
-/// The attributes of `old` with those of `mask` taken from `new`.
-fn merge(old: &Attrs, new: &QpAttr, mask: Attr) -> Attrs {
-    let mut out = *old;
-    let has = |attr: Attr| mask.contains(attr);
-    if has(Attr::ACCESS_FLAGS) {
-        // Both ends have agreed on the order of WRITEs before the first one, and on credits: it stays.
-        let is_open = old.qp_state() < u8::from(QpState::Rtr);
-        let order = if is_open {
-            new.qp_access_flags()
-        } else {
-            old.qp_access_flags()
-        };
-        let rights = new.qp_access_flags() & GRANTED & !access::MW_BIND;
-        out.set_qp_access_flags(rights | order & (access::RELAXED_ORDERING | access::NO_CREDITS));
-    }
-    if has(Attr::PKEY_INDEX) {
-        out.set_pkey_index(new.pkey_index() as u8);
-    }
-    if has(Attr::PORT) {
-        out.set_port_num(new.port_num());
-    }
-    if has(Attr::QKEY) {
-        out.set_qkey(new.qkey());
-    }
-    if has(Attr::AV) {
-        out.set_path(&AhAttr(new.ah_attr()));
-        out.set_udp_src_port(new.udp_src_port());
-    }
-    if has(Attr::PATH_MTU) {
-        out.set_path_mtu(new.path_mtu());
-    }
-    if has(Attr::DEST_QPN) {
-        out.set_dest_qp_num(new.dest_qp_num());
-    }
-    if has(Attr::RATE_LIMIT) {
-        out.set_rate_limit(new.rate_limit());
-    }
-    merge_reliability(&mut out, new, mask);
-    out
-}
-
-fn merge_reliability(out: &mut Attrs, new: &QpAttr, mask: Attr) {
-    let has = |attr: Attr| mask.contains(attr);
-    if has(Attr::TIMEOUT) {
-        out.set_timeout(new.timeout());
-    }
-    if has(Attr::RETRY_CNT) {
-        out.set_retry_cnt(new.retry_cnt());
-    }
-    if has(Attr::RNR_RETRY) {
-        out.set_rnr_retry(new.rnr_retry());
-    }
-    if has(Attr::MIN_RNR_TIMER) {
-        out.set_min_rnr_timer(new.min_rnr_timer());
-    }
-    if has(Attr::RQ_PSN) {
-        out.set_rq_psn(new.rq_psn());
-    }
-    if has(Attr::SQ_PSN) {
-        out.set_sq_psn(new.sq_psn());
-    }
-    if has(Attr::MAX_QP_RD_ATOMIC) {
-        out.set_max_rd_atomic(new.max_rd_atomic());
-    }
-    if has(Attr::MAX_DEST_RD_ATOMIC) {
-        out.set_max_dest_rd_atomic(new.max_dest_rd_atomic());
-    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ const fn is_attribute(field: &str) -> bool {
     matches!(
         field.as_bytes(),
         b"pkey_index"
+            | b"path_mig_state"
             | b"dest_qpn"
             | b"max_rd_atomic"
             | b"qkey"

@@ -4,6 +4,7 @@
 use crate::{NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_PDS, NUM_PORTS, NUM_SRQS, NUM_XRCDS};
 use hca_abi::{AhAttr, CreateQpCmd, PD_ANY, QpAttr, QpState, Service, access};
 
+use crate::migrate::IS_THERE;
 use crate::ring::Ring;
 use crate::srq::LastWqe;
 
@@ -184,9 +185,24 @@ pub(crate) struct Attrs {
     /// qp_access_flags, port_num, `SQ_DRAINING`, `NOTIFIES`.
     access: u8,
     pkey_index: u8,
+    /// max_dest_rd_atomic, `Migration`, `HAS_ALTERNATE`.
     max_dest_rd_atomic: u8,
 }
 
+/// Of path_mig_state what firmware tells apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Migration {
+    Migrated,
+    Rearm,
+    Armed,
+    /// ARMED, and PATH_MIG_ERR has been told: once for whoever asks.
+    ArmedTold,
+}
+
+const MAX_DEST_RD: u8 = 31;
+const MIGRATION_SHIFT: u32 = 5;
+/// An alternate path is loaded, and the QP has not come to it yet.
+const HAS_ALTERNATE: u8 = 1 << 7;
 const LOW_24: u32 = 0xff_ffff;
 const FLOW_LABEL: u32 = 0xf_ffff;
 const SL_SHIFT: u32 = 20;
@@ -378,11 +394,46 @@ impl Attrs {
     }
 
     pub fn max_dest_rd_atomic(&self) -> u8 {
-        self.max_dest_rd_atomic
+        if !IS_THERE {
+            return self.max_dest_rd_atomic;
+        }
+        self.max_dest_rd_atomic & MAX_DEST_RD
     }
 
     pub fn set_max_dest_rd_atomic(&mut self, count: u8) {
-        self.max_dest_rd_atomic = count;
+        let other = if IS_THERE {
+            self.max_dest_rd_atomic & !MAX_DEST_RD
+        } else {
+            0
+        };
+        self.max_dest_rd_atomic = other | count;
+    }
+
+    pub fn migration(&self) -> Migration {
+        if !IS_THERE {
+            return Migration::Migrated;
+        }
+        match self.max_dest_rd_atomic >> MIGRATION_SHIFT & 3 {
+            0 => Migration::Migrated,
+            1 => Migration::Rearm,
+            2 => Migration::Armed,
+            _ => Migration::ArmedTold,
+        }
+    }
+
+    pub fn has_alternate(&self) -> bool {
+        self.max_dest_rd_atomic & HAS_ALTERNATE != 0
+    }
+
+    pub fn set_migration(&mut self, state: Migration, has_alternate: bool) {
+        let alternate = if has_alternate { HAS_ALTERNATE } else { 0 };
+        self.max_dest_rd_atomic =
+            self.max_dest_rd_atomic & MAX_DEST_RD | (state as u8) << MIGRATION_SHIFT | alternate;
+    }
+
+    /// path_mig_state.
+    pub fn path_mig_state(&self) -> u8 {
+        (self.migration() as u8).min(Migration::Armed as u8)
     }
 
     pub fn udp_src_port(&self) -> u16 {
@@ -498,7 +549,10 @@ impl Attrs {
         attr.set_en_sqd_async_notify(self.en_sqd_async_notify());
         attr.set_sq_draining(self.sq_draining());
         attr.set_max_rd_atomic(self.max_rd_atomic());
-        attr.set_max_dest_rd_atomic(self.max_dest_rd_atomic);
+        attr.set_max_dest_rd_atomic(self.max_dest_rd_atomic());
+        if IS_THERE {
+            attr.set_path_mig_state(self.path_mig_state());
+        }
         attr.set_min_rnr_timer(self.min_rnr_timer());
         attr.set_port_num(self.port_num());
         attr.set_timeout(self.timeout());
@@ -570,6 +624,7 @@ mod tests {
         attr.set_rate_limit(99_999_999);
         attr.set_qp_access_flags(15 | access::NO_CREDITS);
         attr.set_pkey_index(31);
+        attr.set_migration(Migration::ArmedTold, true);
         attr.set_max_dest_rd_atomic(16);
         attr.set_udp_src_port(0xc123);
         attr.set_sq_draining(true);
@@ -608,6 +663,13 @@ mod tests {
             (told.qp_access_flags(), told.pkey_index(), told.port_num()),
             (15 | access::NO_CREDITS, 31, 2)
         );
+        assert!(attr.has_alternate() && told.path_mig_state() == 2);
+        attr.set_migration(Migration::Rearm, false);
+        assert_eq!(
+            (attr.to_body().path_mig_state(), attr.max_dest_rd_atomic()),
+            (1, 16)
+        );
+        assert!(!attr.has_alternate());
         assert!(told.sq_draining() && told.en_sqd_async_notify());
     }
 }

@@ -57,6 +57,12 @@ impl Ring {
         probes.add(self.base, stride << self.log_size)
     }
 
+    /// Bus address behind it. Whoever reads there is refused by the host, if nothing is there.
+    pub fn end(&self) -> u64 {
+        self.base
+            .wrapping_add(u64::from(MIN_WQE_STRIDE_BYTES << self.log_stride) << self.log_size)
+    }
+
     /// In one word: the bits of a base below its stride are 0. The highest of them is set here, and tells the stride;
     /// the lowest ones are the size.
     pub const fn to_word(self) -> u64 {

@@ -93,7 +93,12 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
         function.modify_port(&cmd).unwrap();
         let attr = function.query_port(1).unwrap();
         assert_eq!(attr.link_layer(), link_layer);
-        assert_eq!((attr.flags(), attr.port_cap_flags()), wanted(link_layer));
+        let (flags, caps) = wanted(link_layer);
+        // APM-2: of each kind of port.
+        assert_eq!(
+            (attr.flags(), attr.port_cap_flags()),
+            (flags, caps | port_cap::AUTO_MIGR)
+        );
     }
 }
 

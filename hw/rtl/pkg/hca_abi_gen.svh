@@ -346,6 +346,13 @@ typedef enum logic [0:0] {
   LinkPolicyRoundQuantum = 1'd1  // Rounds in which the high table gets its weights a whole number of times.
 } link_policy_e;
 
+// Path migration states: the values of ibv_mig_state.
+typedef enum logic [1:0] {
+  PathMigMigrated = 2'd0,  // On the path that is loaded.
+  PathMigRearm = 2'd1,  // Alternate path loaded, not yet agreed.
+  PathMigArmed = 2'd2  // May migrate.
+} path_mig_state_e;
+
 // What a completion queue doorbell arms.
 typedef enum logic [1:0] {
   CqArmNone = 2'd0,  // Leave as it is.
@@ -396,7 +403,10 @@ typedef enum logic [7:0] {
   HwEventMad = 8'd14,  // A management datagram for firmware has come.
   HwEventQkeyViolation = 8'd15,  // Datagram with a wrong Q_Key; cause: LID that it is from.
   HwEventLineMiss = 8'd16,  // Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue.
-  HwEventPacketMiss = 8'd17  // Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
+  HwEventPacketMiss = 8'd17,  // Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
+  HwEventPathArmed = 8'd18,  // Packet with MigReq 0 for a QP in REARM.
+  HwEventPathAsked = 8'd19,  // Packet with MigReq 1 for a QP in ARMED, which was dropped. Cause 15:0: lower 15 bits of its P_Key xor what `path_digest` makes of its addresses, 16: port, from 0, 17: bit 15 of its P_Key.
+  HwEventPathFailed = 8'd20  // A QP in ARMED has no retries left; it waits as after an RNR NAK, and begins them anew.
 } hw_event_kind_e;
 
 // Which unit saw a QP error: bits 23:16 of a hw_event's cause.
@@ -736,17 +746,17 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [479:0]   reserved19;
+  logic [479:0]   reserved18;
   logic [447:0]   record;  // restores: the rest, which is the hardware's own affair.
   logic [23:0]    una_psn;  // restores: PSN with which that WQE begins.
-  logic [4:0]     reserved18;
+  logic [4:0]     reserved17;
   logic [15:0]    rd_done;  // restores: READs and atomics completed.
   logic [16:0]    rq_pi;  // restores: producer index of the receive queue.
   logic [16:0]    una_wqe;  // restores: oldest send WQE that is not completed.
   // restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the
   // row before the last write of a QP context: word 0 is what belongs here.
   logic [16:0]    sq_pi;
-  logic [67:0]    reserved17;
+  logic [67:0]    reserved16;
   // is_shared: the doors are shut for this QP, too, as for one that has not the row.
   logic           is_shut;
   // This write: the responder tells the peer which request it expects, as if a later one had come.
@@ -756,7 +766,7 @@ typedef struct packed {
   // Other QPs may have this row, too: whoever names one of them is reported (LINE_MISS, PACKET_MISS).
   logic           is_shared;
   logic [23:0]    xrcd;  // XRC domain of a target.
-  logic [7:0]     reserved16;
+  logic [7:0]     reserved15;
   // The QPN. Its low bits are the row, the others a generation: who names another one does not mean this
   // QP.
   logic [23:0]    qpn;
@@ -765,7 +775,7 @@ typedef struct packed {
   // Time that the destination takes per byte on the wire, in 2^-16 cycles of the card (100 Gbit/s: 1311).
   logic [23:0]    rate_interval;
   logic [7:0]     static_rate;  // Static rate.
-  logic [3:0]     reserved15;
+  logic [3:0]     reserved14;
   logic [19:0]    flow_label;  // Flow label.
   logic [7:0]     traffic_class;  // Traffic class.
   logic [7:0]     hop_limit;  // Hop limit.
@@ -775,41 +785,41 @@ typedef struct packed {
   logic [15:0]    dlid;  // Destination LID.
   logic [15:0]    udp_src_port;  // RoCEv2 UDP source port.
   logic [31:0]    rate_limit;  // Pacing in kbit/s, 0 = none.
-  logic           reserved14;
+  logic           reserved13;
   logic [6:0]     src_path_bits;  // Bits to put into the low end of the source LID.
-  logic [3:0]     reserved13;
-  logic [3:0]     sl;  // Service level.
   logic [3:0]     reserved12;
+  logic [3:0]     sl;  // Service level.
+  logic [3:0]     reserved11;
   logic [3:0]     sgid_index;  // Index of the source GID.
-  logic [2:0]     reserved11;
+  logic [2:0]     reserved10;
   logic [4:0]     min_rnr_timer;  // RNR timer code sent in RNR NAKs.
-  logic           reserved10;
-  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
   logic           reserved9;
+  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
+  logic           reserved8;
   logic [2:0]     retry_cnt;  // Retransmissions after timeout or sequence NAK.
   logic [23:0]    rq_psn;  // First expected PSN.
-  logic [2:0]     reserved8;
+  logic [2:0]     reserved7;
   logic [4:0]     timeout;  // Acknowledge timeout: 4.096 us << n, 0 = never.
   logic [23:0]    sq_psn;  // First send PSN.
   // RC, and so does the peer: WRITEs may pass one another, and what is lost of them is sent again alone.
   logic           selective;
   // RC: credits are told (without an SRQ), and those of the peer limit what needs a receive WQE there.
   logic           credits;
-  logic           reserved7;
+  logic           reserved6;
   logic [4:0]     max_dest_rd_atomic;  // READs and atomics that the peer may have outstanding here, 0..=16.
   logic [23:0]    srqn;  // Shared receive queue.
-  logic           reserved6;
+  logic           reserved5;
   logic [1:0]     rq_log_stride;  // Receive WQE stride is 64 << this.
   logic [4:0]     rq_log_size;  // log2 of the entries of the receive ring; has_srq: of the SRQ's slots.
   logic [23:0]    recv_cqn;  // CQ of the receive queue.
-  logic           reserved5;
+  logic           reserved4;
   logic [1:0]     sq_log_stride;  // Send WQE stride is 64 << this.
   logic [4:0]     sq_log_size;  // log2 of the entries of the send ring.
   logic [23:0]    send_cqn;  // CQ of the send queue.
   logic [63:0]    rq_base;  // Bus address of the receive ring; has_srq: of the SRQ's slots.
   logic [63:0]    sq_base;  // Bus address of the send ring.
   logic [31:0]    qkey;  // Q_Key.
-  logic [2:0]     reserved4;
+  logic [2:0]     reserved3;
   logic [4:0]     max_rd_atomic;  // READs and atomics that may be outstanding as requester, 0..=16.
   logic [23:0]    dest_qpn;  // QP at the peer.
   logic           is_smi;  // QP0: packets name QP 0 as their source, and go on VL15.
@@ -817,9 +827,11 @@ typedef struct packed {
   logic           is_target;
   logic [5:0]     pkey_index;  // Index into the port's P_Key table.
   logic [23:0]    pd;  // Protection domain; of a target of XRC PD_ANY.
-  logic           reserved3;
+  logic           reserved2;
   logic [2:0]     path_mtu;  // mtu: 1 = 256 .. 5 = 4096 bytes.
-  logic [1:0]     reserved2;
+  // path_mig_state, of RC and UC. MIGRATED: packets have MigReq 1, and that of the peer's does not matter;
+  // else they have 0, and what the peer's have is reported (PATH_ARMED, PATH_ASKED, PATH_FAILED).
+  logic [1:0]     path_mig_state;
   logic [1:0]     port;  // Port, from 1.
   logic [7:0]     func;  // Owning function.
   logic           is_gsi;  // Datagrams name QP 1 as their source.

@@ -292,7 +292,7 @@ package hca_pkg;
     logic              smp;            // of subnet management: no key is asked for (KEY-16)
     logic [PortW-1:0]  port;           // through which it came
     logic [7:0]        opcode;
-    logic              solicited;
+    logic              solicited, mig_req;
     logic              ack_req;
     logic [15:0]       pkey;
     logic [23:0]       dest_qpn;

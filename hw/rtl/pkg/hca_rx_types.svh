@@ -36,6 +36,8 @@
     logic marked;      // accepted, and data of a connection with a congestion mark
     logic cnp;         // not accepted, but a CNP from the QP's peer
     logic stray;       // not of a QP that is there, receives, and is of its service
+    logic asks;        // not accepted: the peer of a QP in ARMED has migrated, or somebody says so
+    logic arms;        // accepted, and the peer of a QP in REARM is as far
   } rx_verdict_t;
 
   // ---- Selective repeat (decision 0066): between two of our cards, of connections whose both ends ask for it.

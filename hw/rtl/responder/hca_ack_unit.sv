@@ -125,7 +125,7 @@ module hca_ack_unit
 
   // ---- End: one decision ---------------------------------------------------------------------------
   ack_st_t     base;            // state with the budgets of a new message when there was progress
-  logic        at_end, rewind, fail, deliver, rnr, back, implied_new, retire;
+  logic        at_end, rewind, fail, deliver, rnr, back, implied_new, retire, path_fails;
   logic [7:0]  fail_status, fail_syndrome;
   wqe_idx_t    late_by;         // MsgSqError: distance of its WQE from the oldest one
   logic [31:0] rd_offset, rd_left, rd_expect;
@@ -215,7 +215,10 @@ module hca_ack_unit
     endcase
     pend_ends = base.pend_valid && base.pend_wqe == base.una_wqe && !deliver && !dead_i && !back;
     paid      = rewind && base.retry_left != '0;
-    if (rewind && !paid) begin  // REL-3, REL-9: retry_cnt 7 is seven
+    path_fails = rewind && !paid && ctx_i.is_armed && !pend_ends;
+    if (path_fails) begin  // APM-1: a wait, and the retries anew
+      rewind = 1'b0;
+    end else if (rewind && !paid) begin  // REL-3, REL-9: retry_cnt 7 is seven
       fail        = 1'b1;
       fail_status = WcRetryExcErr;
     end
@@ -273,6 +276,13 @@ module hca_ack_unit
       st_o.gen      = base.gen + 2'd1;
       if (base.rnr_left != 3'd7) st_o.rnr_left = base.rnr_left - 3'd1;
     end
+    if (path_fails) begin
+      st_o.rnr_wait   = 1'b1;
+      st_o.rnr_code   = PathCode;
+      st_o.gen        = base.gen + 2'd1;
+      st_o.retry_left = ctx_i.retry_cnt;
+      st_o.rnr_left   = ctx_i.rnr_retry;
+    end
     if (retire) begin
       st_o.una_wqe = base.una_wqe + 1'b1;
       st_o.blk_ok  = base.blk_ok && !ends_block;
@@ -292,14 +302,15 @@ module hca_ack_unit
     if (swift) st_o = swift_st;
   end
 
-  assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || fail || back
+  assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || path_fails || fail || back
                                  || retire || probes || (tells && same_news));
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done,
                          again: (resend && few_new) ? job_i.few.missing : '0, credit: st_o.credit};
-  assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained);
-  assign ev_o        = '{kind: drained ? HwEventSqDrained : HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
+  assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained || path_fails);
+  assign ev_o        = '{kind: path_fails ? HwEventPathFailed : drained ? HwEventSqDrained : HwEventQpError,
+                         func: ctx_i.func, qpn: job_i.qpn,
                          who: (pend_ends || back) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
                          syndrome: fail_syndrome, status: back ? job_i.status : fail_status};
 

@@ -95,7 +95,7 @@ module hca_rx_ctrl
   logic           drop_q, qpc_look;
 
   // ---- Outputs and their room ----------------------------------------------------------------------
-  logic        item_push, item_ready, ack_upd_valid, ev_push, ev_spare, room;
+  logic        item_push, item_ready, ack_upd_valid, ev_push, ev_spare, look_ev_valid, room;
   rxw_t        item;
   dma_rd_req_t list;
   ack_upd_t    ack_upd, resume_upd;
@@ -327,7 +327,7 @@ module hca_rx_ctrl
   rxw_t        ack_item;
   dma_rd_req_t ack_list;
   ack_st_t     ack_new;
-  rx_ev_t      ack_ev;
+  rx_ev_t      ack_ev, look_ev;
 
   assign ack_job    = (job_q == JobMsg) ? ack_job_of_msg(qpn_q, msg_q)
                                         : ack_job_of_packet(qpn_q, (state_q == StRead) ? rxd_i : pkt_q);
@@ -474,22 +474,22 @@ module hca_rx_ctrl
                      : own_item;
   assign list      = (state_q == StAck) ? ack_list : resp_list;
 
+  hca_rx_look_ev u_look_ev (
+    .look_i(pkt_read), .verdict_i(verdict), .rxd_i, .func_i(ctx.func), .qpn_i(qpn_q), .is_answer_i(is_answer),
+    .valid_o(look_ev_valid), .ev_o(look_ev)
+  );
+
   always_comb begin
     ev      = resp_ev;
     ev_push = resp_act && resp_ev_valid;
     if (ack_ev_valid) begin
       ev      = ack_ev;
-      ev_push = 1'b1;
+      ev_push = ack_ev.kind != HwEventPathFailed || ev_spare;
     end else if (state_q == StMsg) begin
       ev      = msg_ev;
       ev_push = !st.dead && msg_live && !refusal_is_loss(msg_q, ctx) && !(is_inv && msg_q.msg.status == WcSuccess);
-    end else if (pkey_viol || qkey_viol) begin
-      ev      = '{kind: pkey_viol ? HwEventPkeyViolation : HwEventQkeyViolation, func: ctx.func, qpn: qpn_q, who: '0,
-                  syndrome: rxd_i.slid[15:8], status: rxd_i.slid[7:0]};
-      ev_push = ev_spare;
-    end else if (pkt_read && verdict.miss) begin
-      ev      = '{kind: HwEventPacketMiss, func: ctx.func, qpn: qpn_q, who: {1'b0, !is_answer},
-                  syndrome: 8'(rxd_i.dest_qpn[23:QpW] >> 8), status: 8'(rxd_i.dest_qpn[23:QpW])};
+    end else if (look_ev_valid) begin
+      ev      = look_ev;
       ev_push = ev_spare;
     end
   end

@@ -29,7 +29,7 @@ module hca_rx_filter
   } path_t;
 
   path_t path, path_new;
-  logic  here, live, mine, answer, pkey_ok, lid_ok, gids_ok, has_grh, source_ok, is_cnp, unused_in;
+  logic  alive, here, asks, live, mine, answer, pkey_ok, lid_ok, gids_ok, has_grh, source_ok, is_cnp, unused_in;
 
   assign unused_in = ^{rxd_i, ctx_i, qpc_i};
   assign path_new  = '{qkey: qpc_i.qkey, is_global: qpc_i.is_global, dlid: qpc_i.dlid, sgid: qpc_i.sgid,
@@ -55,9 +55,11 @@ module hca_rx_filter
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_raw ? rxd_i.opcode[7:5] == 3'(ServiceRaw)
                        : ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign here    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok
-                   && (ctx_i.is_raw || rxd_i.port == ctx_i.port) && !dead_i && rxd_i.kind != RxdEnd;
-  assign live    = here && mine;
+  assign alive   = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok && !dead_i
+                   && rxd_i.kind != RxdEnd;
+  assign here    = alive && (ctx_i.is_raw || rxd_i.port == ctx_i.port);
+  assign asks    = alive && mine && ctx_i.is_armed && rxd_i.mig_req;
+  assign live    = here && mine && !asks;
   assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
   assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut)
                           && rxd_i.kind == RxdQp;
@@ -74,6 +76,11 @@ module hca_rx_filter
   always_ff @(posedge clk_i) pkey_found_q <= pkey_found;
 
   assign pkey_ok = rxd_i.smp || (ctx_i.is_gsi ? pkey_found != '0 : pkey_found[ctx_i.pkey_index]);
+
+  // APM-3. Whoever has migrated says so on the other path, which may be through another port. Firmware knows that path:
+  // the packet drops, and comes again when the QP is there.
+  assign verdict_o.asks = asks;
+  assign verdict_o.arms = live && pkey_ok && source_ok && ctx_i.is_rearm && !rxd_i.mig_req;
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
   assign has_grh = rxd_i.sgid != '0 || rxd_i.dgid != '0;

@@ -6,6 +6,7 @@ package hca_rx_pkg;
   // AETH syndromes built here: bits 6:5 say what it is.
   localparam logic [7:0] AethAck = {3'b000, NoCredits};
   localparam logic [4:0] ProbeCode = 5'd8;  // 160 us without a credit, then a packet goes beyond the limit
+  localparam logic [4:0] PathCode = 5'd8;   // the same time for firmware to change the path of a QP (APM-1)
   localparam logic [7:0] AethRnr = 8'h20;  // RNR NAK, or'ed with the timer code
   localparam logic [31:0] MaxMsgBytes = 32'h8000_0000;  // 2 GiB, XPORT-1
 
@@ -30,6 +31,7 @@ package hca_rx_pkg;
     logic           is_ud;      // or raw
     logic           is_raw;
     logic           is_gsi;     // QP1
+    logic           is_rearm, is_armed;   // of path_mig_state
     logic           is_shared;  // other QPs may have the row, too
     logic           is_shut;    // no packet gets in
     qp_gen_t        gen;
@@ -39,9 +41,7 @@ package hca_rx_pkg;
     lane_ask_t      lane;
     logic [4:0]     pkey_index;
     logic [2:0]     path_mtu;
-    logic           remote_write;
-    logic           remote_read;
-    logic           remote_atomic;
+    logic           remote_write, remote_read, remote_atomic;
     logic [23:0]    dest_qpn;
     logic [63:0]    sq_base;
     logic [4:0]     sq_log_size;
@@ -308,6 +308,7 @@ package hca_rx_pkg;
     c.is_raw  = q.service == ServiceRaw;
     c.is_ud   = q.service == ServiceUd || c.is_raw;
     c.is_gsi  = q.is_gsi;
+    {c.is_rearm, c.is_armed} = {q.path_mig_state == PathMigRearm, q.path_mig_state == PathMigArmed};
     c.is_shared = q.is_shared;
     c.is_shut   = q.is_shut;
     c.gen     = q.qpn[23:QpW];
@@ -317,9 +318,7 @@ package hca_rx_pkg;
     c.lane          = '{port: port_of(q.port), sl: q.sl};
     c.pkey_index    = q.pkey_index[4:0];
     c.path_mtu      = q.path_mtu;
-    c.remote_write  = q.remote_write;
-    c.remote_read   = q.remote_read;
-    c.remote_atomic = q.remote_atomic;
+    {c.remote_write, c.remote_read, c.remote_atomic} = {q.remote_write, q.remote_read, q.remote_atomic};
     c.dest_qpn      = q.dest_qpn;
     c.sq_base       = q.sq_base;
     c.sq_log_size   = q.sq_log_size;

@@ -209,6 +209,7 @@ module hca_rx_parse
     d           = base;
     d.opcode    = w[7:0];
     d.solicited = w[15];
+    d.mig_req   = w[14];
     d.pkey      = swap16(w[8*2 +: 16]);
     d.dest_qpn  = swap24(w[8*5 +: 24]);
     // Who is on VL15 and names QP 0 on both sides is of subnet management; any other packet for QP 0 is nobody's.

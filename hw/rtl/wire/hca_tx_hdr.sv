@@ -39,6 +39,7 @@ module hca_tx_hdr
     logic [PortW-1:0] port;
     logic         is_smi;
     logic         is_xrc;
+    logic         mig_req;
     logic         is_ipv4;
     logic         is_global;
     logic [4:0]   pkey_index;
@@ -68,6 +69,7 @@ module hca_tx_hdr
     wr_av               = '0;
     wr_av.port          = port_of(qpc_wr_i.qpc.port);
     wr_av.is_xrc        = qpc_wr_i.qpc.service == ServiceXrc;
+    wr_av.mig_req       = qpc_wr_i.qpc.path_mig_state == PathMigMigrated;   // APM-3
     wr_av.is_ipv4       = qpc_wr_i.qpc.is_ipv4;
     wr_av.is_global     = qpc_wr_i.qpc.is_global;
     wr_av.pkey_index    = qpc_wr_i.qpc.pkey_index[4:0];
@@ -245,7 +247,8 @@ module hca_tx_hdr
     dest_qpn  = (cfg.ib && !av.is_smi && vl == 4'(MgmtVl)) ? '1 : av.dest_qpn;
 
     bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(dest_qpn), 1'b0, is_cnp /* BECN */, 6'd0,
-           swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, opcode};
+           swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, av.mig_req || is_cnp, pad,
+           4'd0, opcode};
     transport = '0;
     if (ext.reth) begin
       transport = {64'd0, s1_txp_q.imm, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey),

@@ -3,7 +3,7 @@
 import cocotb
 from common import simulate, struct
 from hca_abi import BthOpcode as Op
-from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
+from hca_abi import HwEventKind, HwEventWho, PathMigState, QpState, WcOpcode, WcStatus, WrOpcode
 from rx_bench import (KIND_ATOMIC_RESP, KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK,
                       WQE_MASK, Env, Qp, ack, responses, sending, status_of)
 
@@ -122,6 +122,28 @@ async def sequence_nak_rewinds(dut):
         assert out.upd[0]["rewind"] and not out.cqes()
     assert status_of(await env.send(ack(env, qp, first[2], 0x60))) == (2, WcStatus.RETRY_EXC_ERR)
     assert (await env.send(ack(env, qp, first[5]))).dropped()
+
+
+@cocotb.test()
+async def retries_begin_anew_on_another_path(dut):
+    """APM-1: in ARMED the end of the retries is told of, the QP waits as after an RNR NAK and begins them anew, as
+    often as it takes; in MIGRATED they end."""
+    env, qp, first = await sending(dut, *[(WRITE, 8)] * 3, retry_cnt=1, rnr_retry=0)
+    await env.context(qp, path_mig_state=PathMigState.ARMED)
+    nak = ack(env, qp, first[0], 0x60)
+    for _ in range(2):
+        assert (await env.send(nak)).upd[0]["rewind"]
+        out = await env.send(nak)
+        assert [event["kind"] for event in out.ev] == [HwEventKind.PATH_FAILED] and not out.cqes()
+        assert (out.upd[0]["halt"], out.upd[0]["rewind"], out.upd[0]["una_psn"]) == (1, 0, first[0])
+        out.ev = []
+        out = await env.send(nak)
+        assert not out.upd and not out.ev, "it waits"
+        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 60_000, "the other path")
+        assert (await env.settle()).upd[0]["rewind"]
+    await env.context(qp, path_mig_state=PathMigState.MIGRATED)
+    assert (await env.send(nak)).upd[0]["rewind"]
+    assert status_of(await env.send(nak)) == (0, WcStatus.RETRY_EXC_ERR)
 
 
 @cocotb.test()

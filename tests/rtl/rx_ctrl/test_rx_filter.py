@@ -3,7 +3,7 @@
 import cocotb
 from common import simulate
 from hca_abi import BthOpcode as Op
-from hca_abi import HwEventKind, QpState, WrOpcode
+from hca_abi import HwEventKind, PathMigState, QpState, WrOpcode
 from rx_bench import KIND_NONE, KIND_SEND, Env, Qp
 
 EPSN = 0x200
@@ -170,6 +170,51 @@ async def generations(dut):
         own = dict(dest_qpn=generation << 10 | line)
         out = await env.send(env.packet(rc, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1, **own))
         assert out.answer() == (0x1F, psn)
+
+
+def path_digest(packet):
+    """What of the addresses of a packet firmware is told: the source LID, or both GIDs."""
+    if packet["ib"]:
+        return packet["slid"]
+    source, dest = 0, 0
+    for at in range(0, 128, 16):
+        source ^= packet["sgid"] >> at & 0xFFFF
+        dest ^= packet["dgid"] >> at & 0xFFFF
+    return source ^ (dest << 1 | dest >> 15) & 0xFFFF
+
+
+@cocotb.test()
+@cocotb.parametrize(ib=[0, 1])
+async def path_migration(dut, ib):
+    """APM-3, APM-6: in REARM MigReq 0 is told of, and the packet counts; in ARMED MigReq 1 is told of, with what it
+    came by, wherever it came from, and the packet drops; in MIGRATED neither matters."""
+    qp = Qp(7, port=1)
+    env = await Env(dut).start(qp)
+    psn = EPSN
+    for state in (PathMigState.MIGRATED, PathMigState.REARM, PathMigState.ARMED):
+        await env.context(qp, path_mig_state=state)
+        for mig_req in (0, 1, 1, 0):
+            from_peer = dict(ib=ib, slid=qp.fields["dlid"], sgid=qp.fields["dgid"], dgid=qp.fields["sgid"],
+                             port=qp.port, pkey=0xFFFF)
+            other = dict(ib=ib, slid=env.rng.getrandbits(16), sgid=env.rng.getrandbits(128),
+                         dgid=env.rng.getrandbits(128), port=1, pkey=env.rng.getrandbits(16))
+            asks = mig_req and state == PathMigState.ARMED
+            for packet in (from_peer, other) if asks else (from_peer,):
+                out = await env.send(env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1, mig_req=mig_req,
+                                                **packet))
+                events, out.ev = out.ev, []
+                if asks:
+                    assert out.dropped()
+                    assert [event["kind"] for event in events] == [HwEventKind.PATH_ASKED]
+                    told = packet["pkey"] & 0x7FFF ^ path_digest(packet)
+                    assert (events[0]["syndrome"] << 8 | events[0]["status"]) == told
+                    assert events[0]["who"] == packet["pkey"] >> 15 << 1 | packet["port"]
+                    continue
+                assert out.answer() == (0x1F, psn)
+                psn += 1
+                arms = not mig_req and state == PathMigState.REARM
+                assert [event["kind"] for event in events] == [HwEventKind.PATH_ARMED] * arms
+    assert not env.strobes.count
 
 
 def test_rx_filter():

@@ -111,8 +111,8 @@ class DgTx(Tx):
         self.lines[line] = own
         is_gsi = rng.random() < 0.3
         own["is_gsi"], own["is_smi"] = is_gsi, not is_gsi and rng.random() < 0.3
-        qpc = QPC.random(rng, port=port + 1, pkey_index=index, qkey=own["qkey"], qpn=own["qpn"], is_gsi=is_gsi,
-                         is_smi=own["is_smi"])
+        qpc = QPC.random(rng, port=port + 1, path_mig_state=0, pkey_index=index, qkey=own["qkey"], qpn=own["qpn"],
+                         is_gsi=is_gsi, is_smi=own["is_smi"])
         if is_gsi or own["is_smi"]:
             own["qpn"] = int(is_gsi)   # MGMT-4, MGMT-2
         self.qpc_wr.put(QPC_WR.pack(qpn=line, qpc=qpc))

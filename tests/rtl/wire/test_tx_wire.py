@@ -70,10 +70,10 @@ class Tx:
                 p["sgid"], p["dgid"] = mapped(rng.randbytes(4)), mapped(rng.randbytes(4))
             index, path = rng.randrange(32), rng.randrange(8)
             p.update(pkey=pkeys[32 * port + index], slid=LID[port] | path, smac=MAC_ADDR[port], port=port,
-                     service=rng.choice((0, XRC)))
+                     service=rng.choice((0, XRC)), path_mig_state=0 if p["mig_req"] else rng.choice((1, 2)))
             same = ("is_ipv4", "is_global", "dest_qpn", "udp_src_port", "dlid", "sl", "flow_label",
                     "traffic_class", "hop_limit", "dmac", "sgid", "dgid")
-            context = {name: p[name] for name in (*same, "service")}
+            context = {name: p[name] for name in (*same, "service", "path_mig_state")}
             if qpn == 0:
                 context["udp_src_port"], p["udp_src_port"] = 0, 0xC000
             qpc = QPC.random(rng, **context, port=port + 1, pkey_index=index, src_path_bits=path, is_smi=0)
@@ -179,7 +179,8 @@ async def lrh(dut):
     tx = await Tx(dut, 10, 1, is_global=False).start()
     for n in range(QPS):
         tx.qps[n].update(port=0, sl=n, slid=LID[0] | n % 8, src_path_bits=n % 8)
-        same = {name: tx.qps[n][name] for name in ("dest_qpn", "dlid", "sl", "src_path_bits", "hop_limit")}
+        fields = ("dest_qpn", "dlid", "sl", "src_path_bits", "hop_limit", "path_mig_state")
+        same = {name: tx.qps[n][name] for name in fields}
         tx.qps[n]["pkey"] = tx.pkeys[0]
         tx.qpc_wr.put(QPC_WR.pack(qpn=n, qpc=QPC.pack(**same)))
     await tx.bench.until(tx.qpc_wr.idle, what="contexts")

@@ -79,7 +79,7 @@ def ip_sum(header):
 
 def transport(p):
     """BTH and extended headers of packet description `p`."""
-    flags = p["solicited"] << 7 | 1 << 6 | pad_of(len(p["payload"])) << 4
+    flags = p["solicited"] << 7 | (p.get("mig_req", 1) or p["opcode"] == CNP) << 6 | pad_of(len(p["payload"])) << 4
     becn = (p["opcode"] == CNP) << 30
     out = pk.pack(">BBHII", p["opcode"], flags, p["pkey"], becn | p["dest_qpn"], p["ack_req"] << 31 | p["psn"])
     for letter in ext_of(p["opcode"]):
@@ -169,8 +169,8 @@ def parse(frame, ib):
         traffic_class = packet[1] if at == 28 else int.from_bytes(packet[:2], "big") >> 4
         d["marked"] = int(traffic_class & 3 == 3)
     opcode, flags, pkey, qpn, psn = pk.unpack(">BBHII", packet[at:at + 12])
-    d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, pkey=pkey, dest_qpn=qpn & 0xFFFFFF,
-             ack_req=psn >> 31, psn=psn & 0xFFFFFF)
+    d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, mig_req=flags >> 6 & 1, pkey=pkey,
+             dest_qpn=qpn & 0xFFFFFF, ack_req=psn >> 31, psn=psn & 0xFFFFFF)
     at += 12
     for letter in ext_of(opcode):
         chunk = packet[at:at + SIZE[letter]]
@@ -208,7 +208,7 @@ def random_packet(rng, ib, opcode, length, port):
     gid = (lambda: mapped(rng.randbytes(4))) if ipv4 and not ib else (lambda: rng.getrandbits(128))
     return dict(
         ib=ib, is_ipv4=ipv4, is_global=rng.random() < 0.5, opcode=opcode, solicited=rng.getrandbits(1),
-        ack_req=rng.getrandbits(1), pkey=rng.getrandbits(16),
+        mig_req=rng.getrandbits(1), ack_req=rng.getrandbits(1), pkey=rng.getrandbits(16),
         dest_qpn=rng.choice((1, 0xFFFFFF, rng.getrandbits(24), rng.getrandbits(24))),
         psn=rng.getrandbits(24), reth_va=rng.getrandbits(64), reth_rkey=rng.getrandbits(32),
         reth_bytes=rng.getrandbits(32), swap_add=rng.getrandbits(64), compare=rng.getrandbits(64),

@@ -1,8 +1,8 @@
 //! ACC-6, EVT-1: every asynchronous event of the card, each provoked by its cause (section 18), and who hears of it:
 //! the context whose queue or QP it is about, or every context of the card if it is about a port.
 //!
-//! Not here, for the card has no cause of theirs: PATH_MIG, PATH_MIG_ERR, QP_LAST_WQE_REACHED, the events of SRQs and
-//! WQs, LID_CHANGE, SM_CHANGE, CLIENT_REREGISTER, DEVICE_FATAL.
+//! PATH_MIG and PATH_MIG_ERR are in `migration.rs`. Not here, for the card has no cause of theirs:
+//! QP_LAST_WQE_REACHED, the events of SRQs and WQs, LID_CHANGE, SM_CHANGE, CLIENT_REREGISTER, DEVICE_FATAL.
 
 mod common;
 

@@ -10,6 +10,7 @@ mod update;
 use std::rc::Rc;
 
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
+use hca_abi::{device_cap, port_cap};
 use hca_cosim::{Processor, ProcessorCounters};
 use hca_link::LinkKind;
 use hca_parity::{Ends, TESTS};
@@ -94,9 +95,18 @@ fn replies(processor: Processor, link: LinkKind) -> Vec<String> {
     let rig = Rig::new(&RigConfig::new(3, link)).unwrap();
     let node = &rig.nodes[0];
     let function = || node.context.function();
+    // APM-2: alternate paths are what the core's image has no room for (decision 0070), and nothing else.
+    let is_native = processor == Processor::Native;
+    let mut device = function().query_device().unwrap();
+    let mut port = node.context.query_port(1).unwrap();
+    let (caps, port_caps) = (device.device_cap_flags(), port.port_cap_flags());
+    assert_eq!(caps & device_cap::AUTO_PATH_MIG != 0, is_native);
+    assert_eq!(port_caps & port_cap::AUTO_MIGR != 0, is_native);
+    device.set_device_cap_flags(caps & !device_cap::AUTO_PATH_MIG);
+    port.set_port_cap_flags(port_caps & !port_cap::AUTO_MIGR);
     let mut told = vec![
-        format!("{:?}", function().query_device().map(|device| *device.as_bytes())),
-        format!("{:?}", node.context.query_port(1)),
+        format!("{:?}", device.as_bytes()),
+        format!("{:?}", port.as_bytes()),
         format!("{:?}", node.context.query_port(2).is_err()),
     ];
     for index in [0, 1, 2, 255] {

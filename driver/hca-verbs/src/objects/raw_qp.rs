@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{CreateQpCmd, Mtu, QpState, Service};
+use hca_abi::{AdminCmd, CreateQpCmd, Mtu, QpState, Service};
 use hca_dev::{Device, DmaBuf, PAGE_BYTES};
 use hca_driver::{
     BadWr, Datagram, DatagramRules, DevicePtr, Opcodes, PlainWr, PostError, QpShadow, RecvRing, RecvShadow,
@@ -65,11 +65,13 @@ pub struct RawQp<P: DevicePtr> {
     service: Service,
     send: SendRing,
     recv: RecvQueue<P>,
-    /// Of its rings.
+    /// Of its rings, and of its alternate path.
     memory: DmaBuf,
     /// The last state software chose. The card may have moved the QP to ERR or SQE since; posting is legal there
     /// too.
     state: QpState,
+    /// Whose alternate path has been loaded.
+    alternate: QpAttr,
     gone: bool,
 }
 
@@ -109,6 +111,14 @@ fn real_cap(send: &WqSize, recv: Option<&WqSize>, is_ud: bool) -> QpCap {
         max_send_sge: sges as u32,
         max_recv_sge: recv.map_or(0, |recv| recv.recv_sges() as u32),
         max_inline_data: inline_bytes as u32,
+    }
+}
+
+/// APM-4: behind the send queue of a connection the card keeps its alternate path, as the command that has loaded it.
+fn alternate_bytes(service: Service) -> usize {
+    match service {
+        Service::Rc | Service::Uc => AdminCmd::BYTES,
+        _ => 0,
     }
 }
 
@@ -197,8 +207,10 @@ impl<P: DevicePtr> RawQp<P> {
         // One piece of memory for both rings: to have one mapped takes a conversation, and time.
         let recv_bytes = recv_size.map_or(0, |size| size.ring_bytes().next_multiple_of(PAGE_BYTES));
         let ring_bytes = recv_bytes + send_size.ring_bytes();
-        let ((qpn, mut send, recv), memory) = shared.with_ring(ring_bytes, |memory| {
-            let [recv_memory, send_memory] = memory.split(recv_bytes);
+        let all_bytes = ring_bytes + alternate_bytes(options.service);
+        let ((qpn, mut send, recv), memory) = shared.with_ring(all_bytes, |memory| {
+            let [rings, _] = memory.split(ring_bytes);
+            let [recv_memory, send_memory] = rings.split(recv_bytes);
             let recv = recv_queue(&mut cmd, recv_memory, recv_size, srq)?;
             cmd.set_sq_base(send_memory.iova());
             let send = send_ring(options.service, send_memory, send_size, pd.pd)?;
@@ -224,6 +236,7 @@ impl<P: DevicePtr> RawQp<P> {
             recv,
             memory,
             state: QpState::Reset,
+            alternate: QpAttr::default(),
             gone: false,
         })
     }
@@ -283,9 +296,13 @@ impl<P: DevicePtr> RawQp<P> {
             attr.max_rd_atomic = attr.max_rd_atomic.min(self.context().rd_atomic_max()?);
         }
         self.pd.shared.modify_qp(self.qpn, &attr, mask)?;
+        if mask.contains(QpAttrMask::ALT_PATH) {
+            self.alternate = attr;
+        }
         if mask.contains(QpAttrMask::STATE) {
             self.state = attr.qp_state;
             if self.state == QpState::Reset {
+                self.alternate = QpAttr::default();
                 self.purge_cqs(false);
                 self.send.reset();
                 if let RecvQueue::Own(recv) = &mut self.recv {
@@ -320,11 +337,18 @@ impl<P: DevicePtr> RawQp<P> {
         )
     }
 
-    /// ibv_query_qp: every attribute as the card has it.
+    /// ibv_query_qp: every attribute as the card has it. The alternate path is the one that was loaded last, whether
+    /// the QP has come to it or not: APM-5, `ah_attr` tells.
     pub fn query(&self) -> Result<QpAttr> {
         self.check_alive()?;
         let result = self.pd.shared.function().query_qp(self.qpn)?;
-        Ok(QpAttr::from_abi(&hca_abi::QpAttr(result.attr())))
+        Ok(QpAttr {
+            alt_ah_attr: self.alternate.alt_ah_attr,
+            alt_pkey_index: self.alternate.alt_pkey_index,
+            alt_port_num: self.alternate.alt_port_num,
+            alt_timeout: self.alternate.alt_timeout,
+            ..QpAttr::from_abi(&hca_abi::QpAttr(result.attr()))
+        })
     }
 
     /// ibv_attach_mcast: the QP gets a copy of what comes for a group through its port (MC-3), which it has from INIT

@@ -76,10 +76,16 @@ pub struct Forged<'a> {
 
 /// Puts it on the wire in the direction from node `from`, as soon as the wire is free.
 pub fn send(rig: &mut Rig, from: usize, packet: &Forged<'_>) {
+    send_with(rig, from, false, packet);
+}
+
+/// The same with a MigReq.
+pub fn send_with(rig: &mut Rig, from: usize, mig_req: bool, packet: &Forged<'_>) {
     let repr = PacketRepr {
         link: packet.link,
         bth: bth::Repr {
             opcode: packet.opcode as u8,
+            mig_req,
             pkey: packet.pkey,
             dest_qp: packet.dest_qp,
             psn: packet.psn,
