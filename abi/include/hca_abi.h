@@ -326,6 +326,7 @@ enum hca_wr_opcode {
     HCA_WR_OPCODE_BIND_MW = 8, /* Bind a memory window. */
     HCA_WR_OPCODE_SEND_WITH_INV = 9, /* SEND that invalidates an R_Key at the receiver. */
     HCA_WR_OPCODE_TSO = 10, /* TCP segmentation offload. */
+    HCA_WR_OPCODE_ATOMIC_WRITE = 15, /* 8 bytes written at once, in order with READs and atomics. */
 };
 
 /* Completion opcodes: the values of ibv_wc_opcode. Bit 7: a receive. */
@@ -337,6 +338,7 @@ enum hca_wc_opcode {
     HCA_WC_OPCODE_FETCH_ADD = 4, /* Fetch and add. */
     HCA_WC_OPCODE_BIND_MW = 5, /* Memory window bind. */
     HCA_WC_OPCODE_LOCAL_INV = 6, /* Local invalidate. */
+    HCA_WC_OPCODE_ATOMIC_WRITE = 9, /* ATOMIC WRITE. */
     HCA_WC_OPCODE_RECV = 128, /* Receive of a SEND. */
     HCA_WC_OPCODE_RECV_RDMA_WITH_IMM = 129, /* Receive WQE consumed by RDMA WRITE with immediate. */
 };
@@ -757,6 +759,7 @@ enum hca_slot_state {
 #define HCA_DEVICE_CAP_MANAGED_FLOW_STEERING (UINT64_C(1) << 29)
 #define HCA_DEVICE_CAP_RAW_SCATTER_FCS (UINT64_C(1) << 34)
 #define HCA_DEVICE_CAP_PCI_WRITE_END_PADDING (UINT64_C(1) << 36)
+#define HCA_DEVICE_CAP_ATOMIC_WRITE (UINT64_C(1) << 40)
 
 /* What of a frame is hashed: the bits of ibv_rx_hash_fields. */
 #define HCA_RX_HASH_SRC_IPV4 (UINT64_C(1) << 0)
@@ -826,8 +829,8 @@ enum hca_slot_state {
 #define HCA_LINK_ATTR_LLDP_TX (UINT64_C(1) << 10)
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
-   has `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the
-   stride. */
+   has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline
+   data. 32 + 16 * num_sge must not exceed the stride. */
 struct hca_sq_wqe_ctrl {
     uint8_t bytes[32];
 };

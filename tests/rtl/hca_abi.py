@@ -175,6 +175,7 @@ class WrOpcode(enum.IntEnum):
     BIND_MW = 0x8
     SEND_WITH_INV = 0x9
     TSO = 0xa
+    ATOMIC_WRITE = 0xf
 
 
 class WcOpcode(enum.IntEnum):
@@ -187,6 +188,7 @@ class WcOpcode(enum.IntEnum):
     FETCH_ADD = 0x4
     BIND_MW = 0x5
     LOCAL_INV = 0x6
+    ATOMIC_WRITE = 0x9
     RECV = 0x80
     RECV_RDMA_WITH_IMM = 0x81
 
@@ -596,6 +598,7 @@ class BthOpcode(enum.IntEnum):
     RC_FETCH_ADD = 0x14
     RC_SEND_LAST_INV = 0x16
     RC_SEND_ONLY_INV = 0x17
+    RC_ATOMIC_WRITE = 0x1d
     UC_SEND_FIRST = 0x20
     UC_SEND_MIDDLE = 0x21
     UC_SEND_LAST = 0x22
@@ -656,6 +659,7 @@ class BthOpcode(enum.IntEnum):
     XRC_FETCH_ADD = 0xb4
     XRC_SEND_LAST_INV = 0xb6
     XRC_SEND_ONLY_INV = 0xb7
+    XRC_ATOMIC_WRITE = 0xbd
 
 
 class QpAttr(enum.IntFlag):
@@ -729,6 +733,7 @@ class DeviceCap(enum.IntFlag):
     MANAGED_FLOW_STEERING = 0x20000000
     RAW_SCATTER_FCS = 0x400000000
     PCI_WRITE_END_PADDING = 0x1000000000
+    ATOMIC_WRITE = 0x10000000000
 
 
 class RxHash(enum.IntFlag):

@@ -62,6 +62,8 @@ WrOpcode("wr_opcode", "WrOp", 8, Hardware) {
         SendWithInv = 9,
         /// TCP segmentation offload.
         Tso = 10,
+        /// 8 bytes written at once, in order with READs and atomics.
+        AtomicWrite = 15,
     }
 }
 
@@ -82,6 +84,8 @@ WcOpcode("wc_opcode", "WcOp", 8, Hardware) {
         BindMw = 5,
         /// Local invalidate.
         LocalInv = 6,
+        /// ATOMIC WRITE.
+        AtomicWrite = 9,
         /// Receive of a SEND.
         Recv = 128,
         /// Receive WQE consumed by RDMA WRITE with immediate.

@@ -146,6 +146,8 @@ abi_flags! {
         RAW_SCATTER_FCS = 34,
         /// Writes can be padded to cache lines.
         PCI_WRITE_END_PADDING = 36,
+        /// ATOMIC WRITE.
+        ATOMIC_WRITE = 40,
     }
 }
 

@@ -19,8 +19,8 @@ pub const STRUCTS: &[&StructDef] = &[
 
 layout! {
     /// First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
-    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the
-    /// stride.
+    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data.
+    /// 32 + 16 * num_sge must not exceed the stride.
     SqWqeCtrl("sq_wqe_ctrl", 32, Hardware) {
         /// wr_opcode.
         opcode set_opcode: u8 [0, 0, 8] "V-116";

@@ -1,4 +1,4 @@
-//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17).
+//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17; ATOMIC WRITE: annex A19).
 
 use crate::WireError;
 use core::fmt;
@@ -124,6 +124,7 @@ operations! {
     Resync = 21, "RESYNC";
     SendLastInv = 22, "SEND Last with Invalidate";
     SendOnlyInv = 23, "SEND Only with Invalidate";
+    AtomicWrite = 29, "ATOMIC WRITE";
 }
 
 macro_rules! opcodes {
@@ -159,7 +160,7 @@ opcodes! {
     RcReadRequest = 0x0c, RcReadResponseFirst = 0x0d, RcReadResponseMiddle = 0x0e,
     RcReadResponseLast = 0x0f, RcReadResponseOnly = 0x10, RcAcknowledge = 0x11,
     RcAtomicAcknowledge = 0x12, RcCmpSwap = 0x13, RcFetchAdd = 0x14, RcSendLastInv = 0x16,
-    RcSendOnlyInv = 0x17,
+    RcSendOnlyInv = 0x17, RcAtomicWrite = 0x1d,
     UcSendFirst = 0x20, UcSendMiddle = 0x21, UcSendLast = 0x22, UcSendLastImm = 0x23,
     UcSendOnly = 0x24, UcSendOnlyImm = 0x25, UcWriteFirst = 0x26, UcWriteMiddle = 0x27,
     UcWriteLast = 0x28, UcWriteLastImm = 0x29, UcWriteOnly = 0x2a, UcWriteOnlyImm = 0x2b,
@@ -177,7 +178,7 @@ opcodes! {
     XrcReadRequest = 0xac, XrcReadResponseFirst = 0xad, XrcReadResponseMiddle = 0xae,
     XrcReadResponseLast = 0xaf, XrcReadResponseOnly = 0xb0, XrcAcknowledge = 0xb1,
     XrcAtomicAcknowledge = 0xb2, XrcCmpSwap = 0xb3, XrcFetchAdd = 0xb4, XrcSendLastInv = 0xb6,
-    XrcSendOnlyInv = 0xb7,
+    XrcSendOnlyInv = 0xb7, XrcAtomicWrite = 0xbd,
 }
 
 impl Operation {
@@ -241,7 +242,7 @@ impl Operation {
     pub const fn has_reth(self) -> bool {
         matches!(
             self,
-            Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImm | Self::ReadRequest
+            Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImm | Self::ReadRequest | Self::AtomicWrite
         )
     }
 
@@ -265,7 +266,7 @@ impl Operation {
 
     /// May carry payload.
     pub const fn has_payload(self) -> bool {
-        self.is_send() || self.is_write() || self.is_read_response()
+        self.is_send() || self.is_write() || self.is_read_response() || matches!(self, Self::AtomicWrite)
     }
 }
 

@@ -21,10 +21,14 @@ struct Words {
 
 impl Words {
     fn new(bench: &Bench) -> Self {
+        Self::with(bench, ACCESS)
+    }
+
+    fn with(bench: &Bench, access: u32) -> Self {
         let mut words = Box::new([0; 8]);
         let addr = words.as_mut_ptr().cast::<c_void>();
         // SAFETY: memory that lives as long as the region.
-        let mr = unsafe { ibv_reg_mr(bench.pd, addr, 64, ACCESS as c_int) };
+        let mr = unsafe { ibv_reg_mr(bench.pd, addr, 64, access as c_int) };
         assert!(!mr.is_null());
         Self { words, mr }
     }
@@ -73,9 +77,13 @@ const STEPS: [(ibv_wr_opcode, u64, u64); 3] = [
 ];
 
 fn allow_atomics(qps: [*mut ibv_qp; 2]) {
+    allow(qps, IBV_ACCESS_REMOTE_ATOMIC);
+}
+
+fn allow(qps: [*mut ibv_qp; 2], access: u32) {
     for qp in qps {
         let mut attr = ibv_qp_attr {
-            qp_access_flags: IBV_ACCESS_REMOTE_ATOMIC,
+            qp_access_flags: access,
             qp_state: IBV_QPS_RTS,
             ..Default::default()
         };
@@ -169,5 +177,68 @@ fn built_in_a_section() {
         }
         assert_eq!(ibv_dereg_mr(words.mr), 0);
     }
+    bench.close();
+}
+
+/// ATOMIC WRITE: the builder takes its eight bytes from any address, a QP without room for inline data has it, and a
+/// work request of the plain kind has them inline.
+#[test]
+fn atomic_write() {
+    let bench = bench(2);
+    let words = Words::with(&bench, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    // SAFETY: all of it is alive.
+    unsafe {
+        let create = (*extended(bench.context)).create_qp_ex.unwrap();
+        let mut attr = init_attr_ex(bench.pd, bench.cq, IBV_QP_EX_WITH_ATOMIC_WRITE);
+        attr.cap.max_inline_data = 0;
+        let qps = [(); 2].map(|()| create(bench.context, &mut attr));
+        connect(qps[0], (*qps[1]).qp_num);
+        connect(qps[1], (*qps[0]).qp_num);
+        allow(qps, IBV_ACCESS_REMOTE_WRITE);
+        let qp = ibv_qp_to_qp_ex(qps[0]);
+        assert!((*qp).wr_rdma_write.is_none(), "only what was asked for");
+        let bytes = [0u8, 8, 7, 6, 5, 4, 3, 2, 1, 0];
+        for (at, status) in [(0, IBV_WC_SUCCESS), (4, IBV_WC_REM_INV_REQ_ERR)] {
+            (*qp).wr_start.unwrap()(qp);
+            ((*qp).wr_id, (*qp).wr_flags) = (11, IBV_SEND_SIGNALED);
+            let data = bytes[1..].as_ptr().cast();
+            (*qp).wr_atomic_write.unwrap()(qp, words.rkey(), words.addr(WORD) + at, data);
+            assert_eq!((*qp).wr_complete.unwrap()(qp), 0);
+            let wc = bench.completions(1)[0];
+            assert_eq!((wc.status, wc.wr_id), (status, 11));
+            if status == IBV_WC_SUCCESS {
+                assert_eq!((wc.opcode, wc.byte_len), (IBV_WC_ATOMIC_WRITE, 8));
+            }
+        }
+        for qp in qps {
+            assert_eq!(ibv_destroy_qp(qp), 0);
+        }
+    }
+    allow(bench.qps, IBV_ACCESS_REMOTE_WRITE);
+    let mut source = [0x5a_u64, 0];
+    for (length, flags, result) in [
+        (8, IBV_SEND_INLINE, (0, None)),
+        (8, 0, (libc::EINVAL, Some(0))),
+        (4, IBV_SEND_INLINE, (libc::EINVAL, Some(0))),
+        (16, IBV_SEND_INLINE, (libc::EINVAL, Some(0))),
+    ] {
+        let mut sge = ibv_sge {
+            addr: source.as_mut_ptr() as u64,
+            length,
+            lkey: 0,
+        };
+        let mut wr = atomic(&words, IBV_WR_ATOMIC_WRITE, 0, 0, &mut sge);
+        (wr.wr.rdma.remote_addr, wr.wr.rdma.rkey) = (words.addr(WORD), words.rkey());
+        wr.send_flags |= flags;
+        assert_eq!(
+            post_send(bench.qps[0], &mut [wr]),
+            result,
+            "{length} bytes, flags {flags:#x}"
+        );
+    }
+    let wc = bench.completions(1)[0];
+    assert_eq!((wc.status, wc.opcode), (IBV_WC_SUCCESS, IBV_WC_ATOMIC_WRITE));
+    // SAFETY: registered above.
+    assert_eq!(unsafe { ibv_dereg_mr(words.mr) }, 0);
     bench.close();
 }

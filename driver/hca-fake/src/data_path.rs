@@ -135,10 +135,16 @@ impl Card {
             Ok(WrOpcode::RdmaRead) => WcOpcode::RdmaRead,
             Ok(WrOpcode::AtomicCmpAndSwp) => WcOpcode::CompSwap,
             Ok(WrOpcode::AtomicFetchAndAdd) => WcOpcode::FetchAdd,
+            Ok(WrOpcode::AtomicWrite) => WcOpcode::AtomicWrite,
             _ => WcOpcode::Send,
         };
         cqe.set_opcode(opcode.into());
-        let brings = [WcOpcode::RdmaRead, WcOpcode::CompSwap, WcOpcode::FetchAdd];
+        let brings = [
+            WcOpcode::RdmaRead,
+            WcOpcode::CompSwap,
+            WcOpcode::FetchAdd,
+            WcOpcode::AtomicWrite,
+        ];
         if brings.contains(&opcode) {
             cqe.set_byte_len(ctrl.length());
         }
@@ -246,6 +252,14 @@ impl Card {
                 };
                 self.access(&right, wqe.ctrl.rkey(), va, &mut after.to_le_bytes(), true)?;
                 self.scatter(qpc, &wqe.sges, &word)?;
+            }
+            WrOpcode::AtomicWrite => {
+                let mut data = self.gather(qpc, wqe)?;
+                if !va.is_multiple_of(8) || data.len() != 8 {
+                    return Err(WcStatus::RemInvReqErr);
+                }
+                let right = remote(access::REMOTE_WRITE);
+                self.access(&right, wqe.ctrl.rkey(), va, &mut data, true)?;
             }
             WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => {
                 let mut data = self.gather(qpc, wqe)?;

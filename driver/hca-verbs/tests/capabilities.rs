@@ -66,6 +66,7 @@ fn operations() -> Vec<(&'static str, SendOp)> {
                 add: 0,
             },
         ),
+        ("ATOMIC WRITE", SendOp::AtomicWrite { remote_addr, rkey }),
         ("bind a window", SendOp::BindMw(bind)),
         (
             "local invalidate",
@@ -124,7 +125,10 @@ fn is_let_through(bench: &Bench, qp: &mut RawQp<Dev>, service: Service, op: Send
         wr_id: 0,
         op,
         flags: SendFlags::SIGNALED,
-        data: WrData::Sges(if is_atomic { &word } else { &[] }),
+        data: match op {
+            SendOp::AtomicWrite { .. } => WrData::Inline(&[0; 8]),
+            _ => WrData::Sges(if is_atomic { &word } else { &[] }),
+        },
     };
     match service {
         Service::Xrc => qp.post_send_xrc([(wr, 0)]).is_ok(),

@@ -73,7 +73,8 @@ impl Control {
                 | device_cap::XRC
                 | migration
                 | device_cap::MEM_WINDOW
-                | device_cap::MEM_WINDOW_TYPE_2B,
+                | device_cap::MEM_WINDOW_TYPE_2B
+                | device_cap::ATOMIC_WRITE,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);

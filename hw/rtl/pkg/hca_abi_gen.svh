@@ -248,7 +248,8 @@ typedef enum logic [7:0] {
   WrOpLocalInv = 8'd7,  // Invalidate a local key.
   WrOpBindMw = 8'd8,  // Bind a memory window.
   WrOpSendWithInv = 8'd9,  // SEND that invalidates an R_Key at the receiver.
-  WrOpTso = 8'd10  // TCP segmentation offload.
+  WrOpTso = 8'd10,  // TCP segmentation offload.
+  WrOpAtomicWrite = 8'd15  // 8 bytes written at once, in order with READs and atomics.
 } wr_opcode_e;
 
 // Completion opcodes: the values of ibv_wc_opcode. Bit 7: a receive.
@@ -260,6 +261,7 @@ typedef enum logic [7:0] {
   WcOpFetchAdd = 8'd4,  // Fetch and add.
   WcOpBindMw = 8'd5,  // Memory window bind.
   WcOpLocalInv = 8'd6,  // Local invalidate.
+  WcOpAtomicWrite = 8'd9,  // ATOMIC WRITE.
   WcOpRecv = 8'd128,  // Receive of a SEND.
   WcOpRecvRdmaWithImm = 8'd129  // Receive WQE consumed by RDMA WRITE with immediate.
 } wc_opcode_e;
@@ -482,6 +484,7 @@ typedef enum logic [7:0] {
   BthRcFetchAdd = 8'h14,
   BthRcSendLastInv = 8'h16,
   BthRcSendOnlyInv = 8'h17,
+  BthRcAtomicWrite = 8'h1d,
   BthUcSendFirst = 8'h20,
   BthUcSendMiddle = 8'h21,
   BthUcSendLast = 8'h22,
@@ -541,7 +544,8 @@ typedef enum logic [7:0] {
   BthXrcCmpSwap = 8'hb3,
   BthXrcFetchAdd = 8'hb4,
   BthXrcSendLastInv = 8'hb6,
-  BthXrcSendOnlyInv = 8'hb7
+  BthXrcSendOnlyInv = 8'hb7,
+  BthXrcAtomicWrite = 8'hbd
 } bth_opcode_e;
 
 // AETH syndrome bytes of the NAK codes. ACK is 8'h00 | credit code, RNR NAK 8'h20 | timer code.
@@ -587,7 +591,8 @@ localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Ke
 // ---- Memory structures -------------------------------------------------------------------------
 
 // First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic has
-// `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the stride.
+// `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data. 32 +
+// 16 * num_sge must not exceed the stride.
 localparam int unsigned SqWqeCtrlBytes = 32;
 typedef struct packed {
   logic [7:0]     reserved3;

@@ -171,7 +171,7 @@ package hca_pkg;
     logic [63:0]    reth_va;
     logic [31:0]    reth_rkey;
     logic [31:0]    reth_bytes;
-    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original value
+    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original value; ATOMIC WRITE: its data
     logic [63:0]    compare;      // AtomicETH
     logic [7:0]     aeth_syndrome;
     logic [23:0]    aeth_msn;
@@ -300,7 +300,7 @@ package hca_pkg;
     logic [63:0]       reth_va;
     logic [31:0]       reth_rkey;
     logic [31:0]       reth_bytes;
-    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original value
+    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original value; ATOMIC WRITE: its data
     logic [63:0]       compare;        // AtomicETH
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
@@ -333,7 +333,7 @@ package hca_pkg;
     RxwSend     = 3'd2,  // payload to the scatter list of receive WQE wqe_index at msg_offset
     RxwReadResp = 3'd3,  // payload to the scatter list of send WQE wqe_index at msg_offset
     RxwReadReq  = 3'd4,  // check va/rkey/chk_bytes for REMOTE_READ, then queue the READ response job
-    RxwAtomic   = 3'd5,  // check va/rkey for REMOTE_ATOMIC, have rsp's operation done there, then queue the answer
+    RxwAtomic   = 3'd5,  // check va/rkey for the right to rsp's operation, have it done there, then queue the answer
     RxwAtomicResp = 3'd6 // rsp.va, 8 bytes, to the scatter entry of send WQE wqe_index
   } rxw_kind_e;
 
@@ -351,6 +351,7 @@ package hca_pkg;
     logic           read;       // 0: ACK/NAK with syndrome; 1: READ response, or an atomic's
     logic           atomic;     // read only: an atomic's. Syndrome of a NAK: memory could not be read
     logic           cas;        // atomic only: compare and swap, not fetch and add
+    logic           stores;     // atomic only: ATOMIC WRITE; its answer is a READ response without data
     logic           again;      // atomic only: it was executed before, its result is in store
     logic [QpW-1:0] qpn;
     logic [23:0]    psn;

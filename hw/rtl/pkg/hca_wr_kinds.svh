@@ -4,9 +4,9 @@
     return wr_opcode == WrOpAtomicCmpAndSwp || wr_opcode == WrOpAtomicFetchAndAdd;
   endfunction
 
-  // The peer answers with data: it counts as one of max_rd_atomic.
+  // The peer answers with a READ response, or with a value: it counts as one of max_rd_atomic.
   function automatic logic is_answered(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpRdmaRead || is_atomic(wr_opcode);
+    return wr_opcode == WrOpRdmaRead || wr_opcode == WrOpAtomicWrite || is_atomic(wr_opcode);
   endfunction
 
   // A send WQE takes a receive WQE of the peer.

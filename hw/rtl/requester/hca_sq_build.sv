@@ -15,7 +15,7 @@ module hca_sq_build
   input  logic [12:0]    piece_i,
   input  logic           seg_last_i,
   input  logic [AvSlotW-1:0] av_slot_i,  // of a datagram
-  input  beat_t          block_i,     // first block of the WQE, of an atomic
+  input  beat_t          block_i,     // first block of the WQE, of an atomic or an ATOMIC WRITE
   output omt_wr_t        omt_o,
   output txp_t           txp_o,
   output seg_t           seg_o,
@@ -76,6 +76,9 @@ module hca_sq_build
     end else if (hdr_i.opcode == WrOpAtomicFetchAndAdd) begin
       txp_o.opcode   = BthRcFetchAdd;
       txp_o.swap_add = operands.compare_add;
+    end else if (hdr_i.opcode == WrOpAtomicWrite) begin
+      txp_o.opcode   = BthRcAtomicWrite;
+      txp_o.swap_add = block_i[8*SqWqeCtrlBytes +: 64];
     end else if (is_read) txp_o.opcode = BthRcReadRequest;
     else if (alone) txp_o.opcode = BthRcWriteOnly;
     else if (pkt_i.first && pkt_i.last) txp_o.opcode = with_inv ? 8'(BthRcSendOnlyInv) : only + 8'(with_imm);

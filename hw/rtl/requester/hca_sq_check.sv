@@ -22,7 +22,7 @@ module hca_sq_check
   assign frame        = qpc_i.service == ServiceRaw;
   assign answers      = is_acked(qpc_i.service) && qpc_i.max_rd_atomic != '0;
   assign too_long_o   = hdr_i.length > (datagram ? 32'(mtu_bytes(qpc_i.path_mtu)) : 32'h8000_0000)
-                        || (is_atomic(hdr_i.opcode) && hdr_i.length != 32'd8)
+                        || ((is_atomic(hdr_i.opcode) || hdr_i.opcode == WrOpAtomicWrite) && hdr_i.length != 32'd8)
                         || (frame && (hdr_i.length < 32'(MinEthHeaderBytes) || hdr_i.length
                                       > 32'(mtu_bytes(qpc_i.path_mtu)) + 32'(MaxEthHeaderBytes)));
 
@@ -52,6 +52,7 @@ module hca_sq_check
       WrOpAtomicCmpAndSwp, WrOpAtomicFetchAndAdd: begin
         if (!answers || hdr_i.inline_data || hdr_i.num_sge != 8'd1) malformed_o = 1'b1;
       end
+      WrOpAtomicWrite: if (!answers || !hdr_i.inline_data || hdr_i.num_sge != '0) malformed_o = 1'b1;
       default: malformed_o = 1'b1;
     endcase
   end

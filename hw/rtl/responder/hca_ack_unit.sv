@@ -135,7 +135,8 @@ module hca_ack_unit
   assign retire    = job_i.kind == AjMwDone;
   assign late_by   = job_i.wqe_index - ack_q.una_wqe;
   assign rd_offset = 32'(ack_q.una_psn - ack_q.una_first_psn) << mtu_shift(ctx_i.path_mtu);
-  assign rd_left   = row_i.len_bytes - rd_offset;
+  // Nothing comes back of an ATOMIC WRITE.
+  assign rd_left   = (row_i.opcode == WrOpAtomicWrite) ? '0 : row_i.len_bytes - rd_offset;
   assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
   assign rd_last   = ack_q.una_psn == row_i.last_psn;
   assign rd_good   = row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
@@ -363,6 +364,7 @@ module hca_ack_unit
           WrOpRdmaRead:                        item_o.cqe.cqe.opcode = WcOpRdmaRead;
           WrOpAtomicCmpAndSwp:                 item_o.cqe.cqe.opcode = WcOpCompSwap;
           WrOpAtomicFetchAndAdd:               item_o.cqe.cqe.opcode = WcOpFetchAdd;
+          WrOpAtomicWrite:                     item_o.cqe.cqe.opcode = WcOpAtomicWrite;
           WrOpRdmaWrite, WrOpRdmaWriteWithImm: item_o.cqe.cqe.opcode = WcOpRdmaWrite;
           WrOpBindMw:                          item_o.cqe.cqe.opcode = WcOpBindMw;
           WrOpLocalInv:                        item_o.cqe.cqe.opcode = WcOpLocalInv;

@@ -131,7 +131,7 @@ module hca_atomic
   assign rd_rsp_ready_o = work_valid && !have_q && !work.follows;
   assign line_word      = rd_rsp_i.data[{work.op.addr[5:3], 6'd0} +: 64];
   assign {err, value}   = work.follows ? behind : {err_q, value_q};
-  assign next           = work.op.cas ? work.op.swap_add : value + work.op.swap_add;
+  assign next           = (work.op.cas || work.op.stores) ? work.op.swap_add : value + work.op.swap_add;
   assign writes         = !err && (!work.op.cas || value == work.op.compare);
   assign wr_valid_o     = have_q && free && writes;
   assign finish         = have_q && free && (!writes || wr_ready_i);

@@ -47,6 +47,7 @@ module hca_resp_check
     logic        write;
     logic        read;       // or an atomic: answered with data, by a job
     logic        atomic;
+    logic        stores;     // one of these: ATOMIC WRITE
     logic        starts;     // FIRST, ONLY, READ request, atomic
     logic        ends;       // LAST, ONLY
     logic        imm;
@@ -116,7 +117,8 @@ module hca_resp_check
     look_d.inv    = op == BthRcSendLastInv[4:0] || op == BthRcSendOnlyInv[4:0];
     look_d.send   = op <= BthRcSendOnlyImm[4:0] || look_d.inv;
     look_d.write  = op >= BthRcWriteFirst[4:0] && op <= BthRcWriteOnlyImm[4:0];
-    look_d.atomic = op == BthRcCmpSwap[4:0] || op == BthRcFetchAdd[4:0];
+    look_d.stores = op == BthRcAtomicWrite[4:0];
+    look_d.atomic = op == BthRcCmpSwap[4:0] || op == BthRcFetchAdd[4:0] || look_d.stores;
     look_d.read   = op == BthRcReadRequest[4:0] || look_d.atomic;
     look_d.imm    = op == BthRcSendLastImm[4:0] || op == BthRcSendOnlyImm[4:0]
                     || op == BthRcWriteLastImm[4:0] || op == BthRcWriteOnlyImm[4:0];
@@ -145,12 +147,13 @@ module hca_resp_check
     look_d.len_bad = ((first || middle) && pay != mtu)
                      || (last && (pay == '0 || pay > mtu))
                      || (only && pay > mtu)
-                     || (look_d.read && (pay != '0 || rxd_i.reth_bytes > MaxMsgBytes))
-                     || (look_d.atomic && rxd_i.reth_va[2:0] != '0)
+                     || (look_d.read && (pay != (look_d.stores ? 13'd8 : 13'd0) || rxd_i.reth_bytes > MaxMsgBytes))
+                     || (look_d.atomic && (rxd_i.reth_va[2:0] != '0 || rxd_i.reth_bytes != 32'd8))
                      || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.send && !look_d.starts && st_i.msg_bytes > MaxMsgBytes - 32'(pay));
     look_d.access_bad = (look_d.write && !ctx_i.remote_write)
-                        || (look_d.read && !(look_d.atomic ? ctx_i.remote_atomic : ctx_i.remote_read));
+                        || (look_d.read && !(look_d.stores ? ctx_i.remote_write : look_d.atomic ? ctx_i.remote_atomic
+                                             : ctx_i.remote_read));
     look_d.takes      = (look_d.send && look_d.starts) || (look_d.write && look_d.ends && look_d.imm);
     look_d.no_wqe     = look_d.takes && !ctx_i.has_srq && st_i.rq_ci == rq_pi_i;
     // Jobs that the peer has asked for again still count until hca_resp_sched drops them: no reason to refuse.
@@ -258,7 +261,7 @@ module hca_resp_check
     few       = syndrome == NakSelective;
     all_again = ctx_i.selective && (syndrome == NakPsnSequence || syndrome[7:5] == AethRnr[7:5]);
     // Every negative answer names the expected PSN.
-    nak = '{valid: syndrome != '0, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i,
+    nak = '{valid: syndrome != '0, read: 1'b0, atomic: 1'b0, cas: 1'b0, stores: 1'b0, again: 1'b0, qpn: qpn_i,
             psn: accept ? next_psn : st_i.epsn, syndrome: syndrome,
             msn: few ? {3'd0, missing[MissingW-1:0], seen} : st_i.msn, va: '0, rkey: '0, len_bytes: '0};
   end
@@ -359,6 +362,7 @@ module hca_resp_check
         item_o.rsp.read      = 1'b1;
         item_o.rsp.atomic    = look_q.atomic;
         item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0];
+        item_o.rsp.stores    = look_q.stores;
         item_o.rsp.again     = look_q.atomic && again;
         item_o.rsp.va        = look_q.atomic ? req_i.swap_add : req_i.reth_va;
         item_o.rsp.rkey      = look_q.atomic ? req_i.compare[63:32] : req_i.reth_rkey;

@@ -65,6 +65,7 @@ module hca_resp_sched
     logic [23:0] msn;
     logic [4:0]  credits;    // code
     logic        atomic;     // its answer is va
+    logic        stores;     // ATOMIC WRITE: its answer is a READ response without data
     logic        failed;     // or it has none
   } job_t;
 
@@ -166,7 +167,8 @@ module hca_resp_sched
   assign start_read = alive && open && row.jobs.count != '0 && txp_free && seg_free;
   always_comb begin
     job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, len_bytes: rsp_q.len_bytes,
-                msn: rsp_q.msn, credits: rsp_q.syndrome[4:0], atomic: rsp_q.atomic, failed: rsp_q.atomic && is_nak};
+                msn: rsp_q.msn, credits: rsp_q.syndrome[4:0], atomic: rsp_q.atomic, stores: rsp_q.stores,
+                failed: rsp_q.atomic && is_nak};
     if (rsp_q.atomic) {job_new.rkey, job_new.len_bytes} = '0;
   end
 
@@ -290,7 +292,7 @@ module hca_resp_sched
       2'b01:   txp.opcode = BthRcReadResponseLast;
       default: txp.opcode = BthRcReadResponseMiddle;
     endcase
-    if (job.atomic) begin
+    if (job.atomic && !job.stores) begin
       txp.opcode   = BthRcAtomicAcknowledge;
       txp.swap_add = job.va;
     end

@@ -89,9 +89,11 @@ module hca_rx_mover
   assign segs_left   = meta_i.segs - segs_q;
   assign discard     = blocked || meta_i.err != ExNone || err_q != ExNone;
   assign has_chunk   = run_q && segs_left != '0 && chunk_valid_i;
-  // A region by bus addresses may begin anywhere: what its peer takes for a multiple of 8 need not be one.
+  // A region by bus addresses may begin anywhere: what its peer takes for a multiple of 8 need not be one. And a null
+  // region has no word that could be written at once.
   assign is_atomic_op = meta_i.fin.kind == RxwAtomic;
-  assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && chunk_i.addr[2:0] != '0) ? XlAccess : chunk_i.err;
+  assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && (chunk_i.addr[2:0] != '0 || chunk_i.discards)) ? XlAccess
+                       : chunk_i.err;
   assign chunk_bad   = has_chunk && !discard && chunk_err != XlOk;
   assign chunk_ok    = chunk_valid_i && chunk_err == XlOk && chunk_i.len_bytes != '0 && !is_atomic_op
                        && !chunk_i.discards;
@@ -126,6 +128,7 @@ module hca_rx_mover
   assign launch    = has_chunk && !discard && !chunk_bad && is_atomic_op;
   assign op_valid_o = launch && done_ready_i && beats_q == wrote_i;
   assign op_o      = '{func: chunk_i.func, addr: chunk_i.addr[63:3], cas: meta_i.fin.rsp.cas,
+                       stores: meta_i.fin.rsp.stores,
                        swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes}};
 
   assign take      = has_chunk && (chunk_moves ? (step && step_last)

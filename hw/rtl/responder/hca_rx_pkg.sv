@@ -263,19 +263,7 @@ package hca_rx_pkg;
     logic [23:0]          main_psn;    // first one behind the replays
   } resp_list_t;
 
-  // ---- hca_atomic --------------------------------------------------------------------------------------
-  typedef struct packed {
-    logic [7:0]  func;
-    logic [63:3] addr;      // bus address
-    logic        cas;       // compare and swap, not fetch and add
-    logic [63:0] swap_add;
-    logic [63:0] compare;
-  } at_op_t;
-
-  typedef struct packed {
-    logic        err;       // memory could not be read: nothing was done
-    logic [63:0] value;     // the original one
-  } at_result_t;
+  `include "hca_atomic_types.svh"
 
   function automatic logic is_response(rxw_kind_e kind);
     return kind == RxwReadResp || kind == RxwAtomicResp;

@@ -94,7 +94,7 @@ module hca_rx_place
     seg_o.pd        = rxw_i.pd;
     seg_o.qpn       = {rxw_i.gen, rxw_i.qpn};
     if (state_q == StIdle) begin
-      seg_o.access    = (rxw_i.kind == RxwWrite) ? AccRemoteWrite
+      seg_o.access    = (rxw_i.kind == RxwWrite || (rxw_i.kind == RxwAtomic && rxw_i.rsp.stores)) ? AccRemoteWrite
                         : (rxw_i.kind == RxwAtomic) ? AccRemoteAtomic : AccRemoteRead;
       seg_o.key       = rxw_i.rkey;
       seg_o.va        = rxw_i.va;

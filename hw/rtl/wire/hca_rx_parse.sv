@@ -62,6 +62,14 @@ module hca_rx_parse
   ext_t s2_ext;
   assign s2_ext = ext_of(s2_win_q[7:0]);
 
+  // Headers alone: the data of an ATOMIC WRITE is payload, whose length its receiver judges.
+  function automatic ext_t without_data(ext_t ext);
+    ext_t e;
+    e = ext;
+    e.data8 = 1'b0;
+    return e;
+  endfunction
+
   logic unused_beat;
   assign unused_beat = ^{key_i, beat_i.data_end, beat_i.len_bytes, beat_i.raw_bytes, beat_i.bad};
 
@@ -161,7 +169,7 @@ module hca_rx_parse
       // An XRCETH is taken out: what is behind it is as that of RC.
       if (s2_ext.xrc) s3_win_q[8*WinBytes-1:ExtOffset] <= (8*WinBytes-ExtOffset)'(s2_win_q[8*WinBytes-1:ExtOffset+32]);
       s3_len_q      <= s2_len_q;
-      s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(s2_ext));
+      s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(without_data(s2_ext)));
       s3_raw_q      <= s2_l3_q == L3Raw;
       s3_ok_q       <= s2_l3_q == L3Raw || s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0  // TVer
                        && !(s2_ext.cnp && l3_is_ib(s2_l3_q));
@@ -231,6 +239,7 @@ module hca_rx_parse
       d.compare  = swap64(w[ExtOffset + 160 +: 64]);
     end
     if (ext.atomic_ack) d.swap_add = swap64(w[ExtOffset + 32 +: 64]);
+    if (ext.data8) d.swap_add = w[ExtOffset + 128 +: 64];
     if (ext.aeth) begin
       d.aeth_syndrome = w[ExtOffset +: 8];
       d.aeth_msn      = swap24(w[ExtOffset + 8 +: 24]);

@@ -251,8 +251,8 @@ module hca_tx_hdr
            4'd0, opcode};
     transport = '0;
     if (ext.reth) begin
-      transport = {64'd0, s1_txp_q.imm, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey),
-                   swap64(s1_txp_q.reth_va), bth};
+      transport = {32'd0, ext.data8 ? s1_txp_q.swap_add : 64'(s1_txp_q.imm), swap32(s1_txp_q.reth_bytes),
+                   swap32(s1_txp_q.reth_rkey), swap64(s1_txp_q.reth_va), bth};
     end else if (ext.atomic) begin
       transport = {swap64(s1_txp_q.compare), swap64(s1_txp_q.swap_add), swap32(s1_txp_q.reth_rkey),
                    swap64(s1_txp_q.reth_va), bth};

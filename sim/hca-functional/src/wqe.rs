@@ -75,7 +75,7 @@ fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
                 add: operands.compare_add(),
             },
         },
-        WrOpcode::LocalInv | WrOpcode::BindMw | WrOpcode::Tso => return None,
+        WrOpcode::LocalInv | WrOpcode::BindMw | WrOpcode::Tso | WrOpcode::AtomicWrite => return None,
     })
 }
 
@@ -99,6 +99,24 @@ fn is_allowed(service: Service, op: Op, ctrl: &SqWqeCtrl) -> bool {
         Service::Raw => false,
     };
     of_service && !(is_fetch && ctrl.inline_data()) && (!is_atomic || ctrl.num_sge() == 1)
+}
+
+/// Its eight bytes are inline, whatever it costs to say so of a request that is answered.
+fn atomic_write(service: Service, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<SendWqe> {
+    if !matches!(service, Service::Rc | Service::Xrc) || !ctrl.inline_data() || ctrl.num_sge() != 0 {
+        return None;
+    }
+    let op = match ctrl.length() {
+        8 => Op::AtomicWrite {
+            va: ctrl.remote_addr(),
+            rkey: ctrl.rkey(),
+            value: bytes.get(SqWqeCtrl::BYTES..)?.get(..8)?.try_into().ok()?,
+        },
+        _ => Op::Broken(WcStatus::LocLenErr),
+    };
+    let mut request = SendRequest::new(0, op, Vec::new());
+    request.remote_srqn = ctrl.remote_srqn();
+    Some(SendWqe::Request(Box::new(request)))
 }
 
 impl Body {
@@ -152,6 +170,9 @@ impl Body {
         };
         if service == Service::Ud {
             at = SqWqeUdCtrl::BYTES;
+        }
+        if opcode == WrOpcode::AtomicWrite {
+            return atomic_write(service, ctrl, bytes);
         }
         let op = op_of(ctrl, &operands).filter(|op| is_allowed(service, *op, ctrl))?;
         let mut request = SendRequest::new(0, op, Vec::new());

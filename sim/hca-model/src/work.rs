@@ -58,6 +58,15 @@ pub enum Op {
         /// What to do there.
         atomic: Atomic,
     },
+    /// 8 bytes written at once, answered like a READ (annex A19).
+    AtomicWrite {
+        /// Address at the peer, a multiple of eight.
+        va: u64,
+        /// Key of the peer.
+        rkey: u32,
+        /// The bytes.
+        value: [u8; 8],
+    },
     /// What cannot be read: completes with this in its turn.
     Broken(WcStatus),
 }
@@ -69,9 +78,12 @@ impl Op {
         invalidate: None,
     };
 
-    /// READ or atomic: its data comes back, and it counts for `max_rd_atomic` (OP-23).
+    /// READ, atomic or ATOMIC WRITE: answered by a response, and it counts for `max_rd_atomic` (OP-23).
     pub const fn fetches(self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Atomic { .. })
+        matches!(
+            self,
+            Self::Read { .. } | Self::Atomic { .. } | Self::AtomicWrite { .. }
+        )
     }
 
     /// Opcode of its completion (E-7).
@@ -88,6 +100,7 @@ impl Op {
                 atomic: Atomic::FetchAdd { .. },
                 ..
             } => WcOpcode::FetchAdd,
+            Self::AtomicWrite { .. } => WcOpcode::AtomicWrite,
         }
     }
 }
@@ -250,10 +263,10 @@ pub struct Completion {
 impl Completion {
     /// One of a send request.
     pub(crate) fn of_send(qpn: u32, request: &SendRequest, status: WcStatus) -> Self {
-        let byte_len = if request.op.fetches() {
-            request.len() as u32
-        } else {
-            0
+        let byte_len = match request.op {
+            Op::AtomicWrite { value, .. } => value.len() as u32,
+            op if op.fetches() => request.len() as u32,
+            _ => 0,
         };
         Self {
             qpn,

@@ -93,6 +93,7 @@ impl WorkRecord {
             WrOpcode::RdmaRead,
             WrOpcode::AtomicCmpAndSwp,
             WrOpcode::AtomicFetchAndAdd,
+            WrOpcode::AtomicWrite,
         ];
         answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }

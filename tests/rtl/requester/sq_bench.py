@@ -18,7 +18,8 @@ SEND_OPS = (WrOpcode.SEND, WrOpcode.SEND_WITH_IMM)
 WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
 IMM_OPS = (WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE_WITH_IMM)
 ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14}
-ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS)   # with data, counted by max_rd_atomic
+ATOMIC_WRITE = {WrOpcode.ATOMIC_WRITE: 0x1D}
+ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS, *ATOMIC_WRITE)   # by a response, counted by max_rd_atomic
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Wqe:
     imm: int = 0
     remote_addr: int = 0
     rkey: int = 0
-    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap
+    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap; of an ATOMIC WRITE its data first
     raw: dict = field(default_factory=dict)
     error: WcStatus = None                    # status the requester must report
     first_psn: int = None
@@ -64,7 +65,7 @@ class Wqe:
 
     def behind(self):
         """What stands between header and entries."""
-        if self.opcode not in ATOMICS:
+        if self.opcode not in (*ATOMICS, *ATOMIC_WRITE):
             return b""
         first, second = self.operands
         return struct("sq_wqe_atomic_t").pack(compare_add=first, swap=second).to_bytes(16, "little")
@@ -155,7 +156,7 @@ def expected_packet(qp, pos, retx):
     size = 0 if read else min(left, qp.mtu)
     first, last = offset == 0, read or left <= qp.mtu
     if read:
-        opcode = ATOMICS.get(wqe.opcode, 0x0C)
+        opcode = (ATOMICS | ATOMIC_WRITE).get(wqe.opcode, 0x0C)
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
@@ -174,6 +175,8 @@ def expected_packet(qp, pos, retx):
         fields.update(compare=wqe.operands[0], swap_add=wqe.operands[1])
     if wqe.opcode == WrOpcode.ATOMIC_FETCH_AND_ADD:
         fields.update(compare=0, swap_add=wqe.operands[0])
+    if wqe.opcode in ATOMIC_WRITE:
+        fields.update(swap_add=wqe.operands[0])
     if last and wqe.opcode in IMM_OPS:
         fields["imm"] = wqe.imm
     segments = []

@@ -10,7 +10,7 @@ import cocotb
 import pytest
 from common import simulate, struct
 from hca_abi import QpState, Service, WcStatus, WrOpcode
-from sq_bench import ANSWERED, ATOMICS, Qp, SqBench, Wqe
+from sq_bench import ANSWERED, ATOMIC_WRITE, ATOMICS, Qp, SqBench, Wqe
 
 UC_OPS = [WrOpcode.SEND, WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM]
 OPS = [*UC_OPS, *ANSWERED]
@@ -36,6 +36,8 @@ def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
     if opcode in ATOMICS:
         wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
         wqe.sges = [(rng.getrandbits(48), 8, rng.getrandbits(32))]
+    elif opcode in ATOMIC_WRITE:
+        wqe.operands, wqe.inline = (rng.getrandbits(64), rng.getrandbits(64)), 8
     elif opcode != WrOpcode.RDMA_READ and rng.random() < 0.25:
         wqe.inline = rng.randint(0, qp.stride - 32)
     else:

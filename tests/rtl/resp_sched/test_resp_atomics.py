@@ -29,12 +29,12 @@ class AtomicBench(RespBench):
         if init:
             self.kept[qpn] = deque(maxlen=RING)
 
-    def atomic(self, qpn, psn, value=0, again=0, syndrome=0x1F, msn=1):
+    def atomic(self, qpn, psn, value=0, again=0, syndrome=0x1F, msn=1, stores=0):
         """A job of an atomic; its key and length are what it compared with."""
         self.read_qpns.append(qpn)
         self.rsp.put(JOB.pack(valid=1, read=1, atomic=1, again=again, cas=self.rng.getrandbits(1), qpn=qpn, msn=msn,
-                              psn=psn & PSN_MASK, va=value, syndrome=syndrome, rkey=self.rng.getrandbits(32),
-                              len_bytes=self.rng.getrandbits(32)))
+                              stores=stores, psn=psn & PSN_MASK, va=value, syndrome=syndrome,
+                              rkey=self.rng.getrandbits(32), len_bytes=self.rng.getrandbits(32)))
 
     def on_job(self, word):
         job = JOB.unpack(word)
@@ -64,9 +64,12 @@ class AtomicBench(RespBench):
         self.seq = (self.seq + 1) & 0xFFFF
         want = dict(kind=1, psn=job["psn"], payload_bytes=0, has_payload=0, aeth_msn=job["msn"], resp_seq=self.seq,
                     opcode=Op.RC_ATOMIC_ACKNOWLEDGE, aeth_syndrome=job["syndrome"], swap_add=job["va"])
+        if job["stores"]:    # a READ of nothing
+            want.update(opcode=Op.RC_READ_RESPONSE_ONLY)
+            del want["swap_add"]
         if job["failed"]:
             want.update(opcode=Op.RC_ACKNOWLEDGE, aeth_syndrome=NAK_OP)
-            del want["swap_add"]
+            want.pop("swap_add", None)
         assert {name: txp[name] for name in want} == want
         self.unsent.append((self.seq, qpn))
         self.jobs[qpn].popleft()
@@ -91,11 +94,13 @@ async def random_jobs(dut, rates):
             await bench.until(lambda q=qpn: not bench.jobs[q] and bench.rsp.idle(), 20000, "an empty ring")
             back = bench.rng.choice((bench.rng.randrange(RING), bench.rng.randrange(3 * RING)))
             if back < len(done[qpn]):
-                bench.atomic(qpn, done[qpn][-1 - back], again=1, msn=bench.rng.getrandbits(24))
+                old = done[qpn][-1 - back]
+                bench.atomic(qpn, old, again=1, msn=bench.rng.getrandbits(24), stores=old % 3 == 0)
                 again, lost = again + (back < RING), lost + (back >= RING)
         elif choice < 0.75 and len(bench.jobs[qpn]) + queued < RING:
             if bench.rng.random() < 0.8:
-                bench.atomic(qpn, psn[qpn], bench.rng.getrandbits(64), msn=bench.rng.getrandbits(24))
+                bench.atomic(qpn, psn[qpn], bench.rng.getrandbits(64), msn=bench.rng.getrandbits(24),
+                             stores=psn[qpn] % 3 == 0)
                 done[qpn].append(psn[qpn])
                 psn[qpn] += 1
             else:

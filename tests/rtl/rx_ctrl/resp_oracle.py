@@ -7,7 +7,7 @@ SENDS, WRITES = range(0, 6), range(6, 12)
 FIRST, MIDDLE = (0, 6), (1, 7)
 LAST, ONLY = (2, 3, 8, 9), (4, 5, 10, 11)
 IMM = (3, 5, 9, 11)
-ATOMICS = (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD)
+ATOMICS = (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD, Op.RC_ATOMIC_WRITE)   # the last one gives no value back
 
 # READ and atomic jobs counted at which repeated READs are ignored.
 RD_JAM = 40
@@ -57,7 +57,7 @@ class Oracle:
             size = min(mtu, self.left)
         else:
             op = rng.choice((0, 4, 5, 6, 10, 11, 12, *ATOMICS))
-            size = {0: mtu, 6: mtu, 12: 0, 19: 0, 20: 0}.get(op, rng.randint(0, mtu))
+            size = {0: mtu, 6: mtu, 12: 0, 19: 0, 20: 0, 29: 8}.get(op, rng.randint(0, mtu))
             fields["reth_bytes"] = size
             if op == 6:
                 fields["reth_bytes"] = mtu + rng.randint(1, 3 * mtu)
@@ -77,7 +77,9 @@ class Oracle:
         if op in (Op.RC_SEND_LAST_INV, Op.RC_SEND_ONLY_INV):
             op = 31     # they are over when hca_mw has answered: test_windows
         if op in ATOMICS:
-            fields["reth_bytes"] = 8     # so says the parser
+            fields["reth_bytes"] = 8     # so says the parser, but of an ATOMIC WRITE the peer
+            if op == Op.RC_ATOMIC_WRITE and rng.random() < 0.02:
+                fields["reth_bytes"] = rng.choice((0, 4, 9, 16, 1 << 31))
             fields["reth_va"] &= ~7 if rng.random() < 0.98 else ~0
         return dict(opcode=op, size=size, **fields)
 
@@ -110,7 +112,7 @@ class Oracle:
 
     def _duplicate(self, pkt, behind):
         if pkt["opcode"] in (Op.RC_READ_REQUEST, *ATOMICS):
-            if self.rd_open >= RD_JAM or behind < self._psns(pkt) or pkt["size"] or self._misaligned(pkt):
+            if self.rd_open >= RD_JAM or behind < self._psns(pkt) or self._oversized(pkt) or self._misaligned(pkt):
                 return dict(kind=KIND_NONE, rsp=None)
             self.rd_open += 1
             self.again = True
@@ -122,8 +124,12 @@ class Oracle:
         return dict(kind=KIND_NONE, rsp=(0x1F, (self.epsn - 1) & PSN_MASK, self.msn))
 
     @staticmethod
+    def _oversized(pkt):
+        return pkt["size"] != (8 if pkt["opcode"] == Op.RC_ATOMIC_WRITE else 0)
+
+    @staticmethod
     def _misaligned(pkt):
-        return pkt["opcode"] in ATOMICS and pkt["reth_va"] % 8 != 0
+        return pkt["opcode"] in ATOMICS and (pkt["reth_va"] % 8 != 0 or pkt["reth_bytes"] != 8)
 
     def _malformed(self, pkt):
         """Opcode order and lengths."""
@@ -138,7 +144,7 @@ class Oracle:
         elif op in LAST:
             bad = not 1 <= size <= mtu
         else:
-            bad = size > (0 if answered else mtu) or self._misaligned(pkt)
+            bad = (self._oversized(pkt) if answered else size > mtu) or self._misaligned(pkt)
         if kind == "write":
             total = pkt["reth_bytes"] if starts else self.left
             bad = bad or (total <= mtu if op in FIRST or op in MIDDLE else total != size)
@@ -202,7 +208,8 @@ class Oracle:
             assert rsp["atomic"] == (job is not None)
             if job:
                 pkt, again = job
-                assert (rsp["again"], rsp["cas"]) == (again, pkt["opcode"] == Op.RC_CMP_SWAP)
+                assert (rsp["again"], rsp["cas"], rsp["stores"]) == (
+                    again, pkt["opcode"] == Op.RC_CMP_SWAP, pkt["opcode"] == Op.RC_ATOMIC_WRITE)
                 assert (rsp["va"], rsp["rkey"] << 32 | rsp["len_bytes"]) == (pkt["swap_add"], pkt["compare"])
         names = dict(va="va", rkey="rkey", chk="chk_bytes")
         if item["kind"] == KIND_SEND:

@@ -45,6 +45,32 @@ async def answers_of_atomics_are_placed(dut):
 
 
 @cocotb.test()
+async def atomic_writes_are_reads_of_nothing(dut):
+    """OP-19, REL-1: a READ response without data completes it, of 8 bytes; nothing is placed; an ACK is none."""
+    store, add = WrOpcode.ATOMIC_WRITE, WrOpcode.ATOMIC_FETCH_AND_ADD
+    env, qp, first = await sending(dut, (store, 8), (store, 8, 0), (add, 8), (WRITE, 8), (store, 8))
+    out = await env.send(*responses(env, qp, first[0], 0))
+    item = out.rxw[-1]
+    assert (item["kind"], item["payload_bytes"], item["needs_list"]) == (KIND_READ_RESP, 0, 0) and not out.list
+    assert (item["cqe"]["opcode"], item["cqe"]["byte_len"]) == (WcOpcode.ATOMIC_WRITE, 8)
+    assert out.cqes() == [(0, 0)] and out.upd[-1]["rd_done"] == 1
+    out = await env.send(*responses(env, qp, first[1], 0))
+    assert not out.cqes() and out.upd[-1]["rd_done"] == 2
+    # Behind an atomic whose answer is missing: an implied NAK; then all of it.
+    out = await env.send(*responses(env, qp, first[4], 0))
+    assert not out.cqes() and out.upd[-1]["rewind"] and out.upd[-1]["una_wqe"] == 2
+    out = await env.send(answer(env, qp, first[2]), *responses(env, qp, first[4], 0))
+    assert out.cqes() == [(2, 0), (3, 0), (4, 0)]
+    env, qp, first = await sending(dut, (store, 8), (WRITE, 8))
+    out = await env.send(ack(env, qp, first[1]))
+    assert not out.cqes() and out.upd[-1]["rewind"]
+    # Data, or the value of an atomic, is nothing that it has asked for.
+    for bad in (lambda env, qp, psn: responses(env, qp, psn, 8), lambda env, qp, psn: [answer(env, qp, psn)]):
+        env, qp, first = await sending(dut, (store, 8))
+        assert status_of(await env.send(*bad(env, qp, first[0]))) == (0, WcStatus.BAD_RESP_ERR)
+
+
+@cocotb.test()
 async def acknowledge_completes_in_order(dut):
     """REL-1, OP-19, OP-20, QPS-14: one ACK completes all before it, unsignaled ones without a CQE; PSN wrap."""
     env, qp, first = await sending(dut, (WRITE, 600), (SEND, 0, 0), (WrOpcode.SEND_WITH_IMM, 10), (WRITE, 10),

@@ -237,7 +237,10 @@ async def length_rules(dut):
                   [(Op.RC_WRITE_FIRST, 256, reth(500)), (Op.RC_WRITE_MIDDLE, 256, {})],
                   [(Op.RC_WRITE_FIRST, 256, reth(0x80000001))],
                   [(Op.RC_READ_REQUEST, 0, reth(0x80000001))],
-                  [(Op.RC_FETCH_ADD, 4, dict(reth_va=8))], [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004))]):
+                  [(Op.RC_FETCH_ADD, 4, dict(reth_va=8))], [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004, reth_bytes=8))],
+                  [(Op.RC_ATOMIC_WRITE, 8, dict(reth_va=0x1004, reth_bytes=8))], [(Op.RC_ATOMIC_WRITE, 8, reth(7))],
+                  [(Op.RC_ATOMIC_WRITE, 4, reth(8))], [(Op.RC_ATOMIC_WRITE, 16, reth(16))],
+                  [(Op.RC_ATOMIC_WRITE, 0, reth(8))]):
         await expect_fatal(dut, words, 0x61, bad, EPSN + len(words) - 1)
 
 
@@ -249,6 +252,7 @@ async def qp_rights(dut):
     await expect_fatal(dut, [(Op.RC_READ_REQUEST, 0, dict(reth_bytes=4))], 0x62, bad, remote_read=0)
     for op in (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD):
         await expect_fatal(dut, [(op, 0, dict(reth_bytes=8, reth_va=64))], 0x62, bad, remote_atomic=0)
+    await expect_fatal(dut, [(Op.RC_ATOMIC_WRITE, 8, dict(reth_bytes=8, reth_va=64))], 0x62, bad, remote_write=0)
 
 
 @cocotb.test()

@@ -81,19 +81,20 @@ class Model:
         self.results.on_word = lambda word: self.under_way.pop(0)
 
     def put(self, func, addr, cas=None, swap_add=None):
-        """Compare and swap with a right or a wrong value, or add."""
-        cas = self.rng.random() < 0.5 if cas is None else cas
+        """Compare and swap with a right or a wrong value, or add, or store."""
+        stores = cas is None and self.rng.random() < 0.3
+        cas = not stores and self.rng.random() < 0.5 if cas is None else cas
         swap_add = self.rng.getrandbits(64) if swap_add is None else swap_add
         key = func, addr
         before = self.truth.get(key, self.memory.word(func, addr))
         compare = before if self.rng.random() < 0.5 else self.rng.getrandbits(64)
-        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=cas, swap_add=swap_add, compare=compare))
+        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=cas, stores=stores, swap_add=swap_add, compare=compare))
         if key in self.memory.bad:
             self.wanted.append((1, None))
             return
         self.wanted.append((0, before))
         if not cas or compare == before:
-            self.truth[key] = swap_add if cas else (before + swap_add) & WORD
+            self.truth[key] = swap_add if cas or stores else (before + swap_add) & WORD
             self.writing += 1
 
     async def finish(self):

@@ -97,7 +97,7 @@ class AtomicEnv(Env):
                 before = self.value(self.then, addr)
                 values["rsp"] = struct("rsp_job_t").pack(**dict(rsp, va=before))
                 compare = rsp["rkey"] << 32 | rsp["len_bytes"]
-                after = rsp["va"] if rsp["cas"] else (before + rsp["va"]) & WORD
+                after = rsp["va"] if rsp["cas"] or rsp["stores"] else (before + rsp["va"]) & WORD
                 if not rsp["cas"] or compare == before:
                     self.to_swap += 1
                     self.then.update((addr + n, after >> 8 * n & 0xFF) for n in range(8))
@@ -111,10 +111,10 @@ class AtomicEnv(Env):
         super()._end(name, word)
 
     def atomic(self, qpn, va, key=GOOD, **fields):
-        """One that hits now and then, or an addition."""
-        cas = self.rng.getrandbits(1)
+        """One that hits now and then, an addition, or an ATOMIC WRITE."""
+        cas, stores = self.rng.choice(((1, 0), (0, 0), (0, 1)))
         compare = self.value(self.then, bus(key, va)) if self.rng.random() < 0.6 else self.rng.getrandbits(64)
-        rsp = dict(read=1, atomic=1, cas=cas, va=self.rng.getrandbits(64), rkey=compare >> 32,
+        rsp = dict(read=1, atomic=1, cas=cas, stores=stores, va=self.rng.getrandbits(64), rkey=compare >> 32,
                    len_bytes=compare & 0xFFFFFFFF)
         self.item(ATOMIC, qpn, va=va, rkey=key, chk_bytes=8, rsp=rsp, **fields)
 

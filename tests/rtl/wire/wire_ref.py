@@ -8,11 +8,12 @@ RC, UC, UD, XRC = 0, 1, 3, 5
 ROCE_PORT = 4791
 # Extended headers by BTH opcode.
 EXT = {0x03: "i", 0x05: "i", 0x06: "r", 0x09: "i", 0x0A: "r", 0x0B: "ri", 0x0C: "r", 0x0D: "a", 0x0F: "a",
-       0x10: "a", 0x11: "a", 0x12: "aA", 0x13: "t", 0x14: "t", 0x16: "i", 0x17: "i"}
-KNOWN = {service << 5 | op for service in (RC, XRC) for op in range(0x18) if op != 0x15} \
+       0x10: "a", 0x11: "a", 0x12: "aA", 0x13: "t", 0x14: "t", 0x16: "i", 0x17: "i",
+       0x1D: "rw"}
+KNOWN = {service << 5 | op for service in (RC, XRC) for op in (*range(0x18), 0x1D) if op != 0x15} \
     | {0x20 + op for op in range(0x0C)} | {0x64, 0x65}
 CNP = 0x81
-SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4, "n": 16}
+SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4, "n": 16, "w": 8}
 
 
 def ext_of(opcode):
@@ -97,6 +98,8 @@ def transport(p):
             out += pk.pack(">QIQQ", p["reth_va"], p["reth_rkey"], p["swap_add"], p["compare"])
         elif letter == "n":
             out += bytes(16)
+        elif letter == "w":    # data, not a number: as it is in memory
+            out += pk.pack("<Q", p["swap_add"])
         else:
             out += pk.pack(">Q", p["swap_add"])
     return out
@@ -174,7 +177,7 @@ def parse(frame, ib):
     at += 12
     for letter in ext_of(opcode):
         chunk = packet[at:at + SIZE[letter]]
-        at += SIZE[letter]
+        at += SIZE[letter] if letter != "w" else 0    # payload, too
         if letter == "r":
             d["reth_va"], d["reth_rkey"], d["reth_bytes"] = pk.unpack(">QII", chunk)
         elif letter == "t":
@@ -196,6 +199,8 @@ def parse(frame, ib):
                 d["kind"] = AGENT
         elif letter == "i":
             d["imm"] = int.from_bytes(chunk, "little")
+        elif letter == "w":
+            d["swap_add"] = int.from_bytes(chunk, "little")
     payload = packet[at:len(packet) - 4 - (flags >> 4 & 3)]
     d["payload_off"], d["payload_bytes"] = at, len(payload)
     d["buf_beats"] = (len(packet) + 63) // 64

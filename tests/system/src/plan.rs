@@ -48,12 +48,14 @@ pub(crate) enum Kind {
         hit: bool,
         swap: u64,
     },
+    /// ATOMIC WRITE.
+    Store(u64),
 }
 
 impl Kind {
-    /// Changes a word of the peer, and brings what it was.
+    /// Changes a word of the peer; all but an ATOMIC WRITE bring what it was.
     pub fn is_atomic(self) -> bool {
-        matches!(self, Self::FetchAdd(_) | Self::CmpSwap { .. })
+        matches!(self, Self::FetchAdd(_) | Self::CmpSwap { .. } | Self::Store(_))
     }
 
     /// Where its local buffers are.
@@ -380,25 +382,29 @@ fn draw_atomics(
         words_bytes[1 - end] = 8 * words;
         for _ in 0..rng.between(1, options.messages_max.max(1)) {
             let at = rng.below(messages[end].len() as u32 + 1) as usize;
-            let kind = if rng.percent(60) {
-                Kind::FetchAdd(rng.below_u64(u64::MAX))
-            } else {
-                Kind::CmpSwap {
+            let kind = match rng.below(10) {
+                0..5 => Kind::FetchAdd(rng.below_u64(u64::MAX)),
+                5..8 => Kind::CmpSwap {
                     hit: rng.percent(70),
                     swap: rng.below_u64(u64::MAX),
-                }
+                },
+                _ => Kind::Store(rng.below_u64(u64::MAX)),
             };
+            let target = &mut areas[end][Area::Target as usize];
             let message = Message {
                 kind,
                 len: 8,
-                local: vec![areas[end][Area::Target as usize].piece(rng, 8)],
+                local: match kind {
+                    Kind::Store(_) => Vec::new(),
+                    _ => vec![target.piece(rng, 8)],
+                },
                 remote: Piece {
                     offset: 8 * rng.below(words),
                     len: 8,
                 },
                 receive: Vec::new(),
                 imm: 0,
-                inline: false,
+                inline: matches!(kind, Kind::Store(_)),
                 signaled: rng.percent(50),
                 solicited: false,
                 fence: rng.percent(20),
@@ -484,7 +490,7 @@ fn draw_message(rng: &mut Rng, mtu_bytes: u32, end: usize, areas: &mut [[AreaAll
                 areas[peer][target].pieces(rng, len + slack),
             )
         }
-        Kind::FetchAdd(_) | Kind::CmpSwap { .. } => unreachable!("not drawn here"),
+        Kind::FetchAdd(_) | Kind::CmpSwap { .. } | Kind::Store(_) => unreachable!("not drawn here"),
     };
     let solicited = !matches!(kind, Kind::Write | Kind::Read) && rng.percent(30);
     let fence = rng.percent(20);
@@ -580,6 +586,7 @@ mod tests {
         };
         let kind = |is: &dyn Fn(Kind) -> bool| messages().any(|end| end.messages.iter().any(|m| is(m.kind)));
         assert!(kind(&|kind| matches!(kind, Kind::FetchAdd(_))));
+        assert!(kind(&|kind| matches!(kind, Kind::Store(_))));
         assert!(
             [false, true]
                 .iter()

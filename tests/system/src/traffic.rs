@@ -207,10 +207,10 @@ impl<'a> Traffic<'a> {
         let mut lists = Vec::new();
         for message in messages {
             let (start, region) = &run.areas[message.kind.local_area() as usize];
-            inline.push(if message.inline {
-                gather(&self.arenas[node], *start, &message.local)
-            } else {
-                Vec::new()
+            inline.push(match message.kind {
+                Kind::Store(value) => value.to_le_bytes().to_vec(),
+                _ if message.inline => gather(&self.arenas[node], *start, &message.local),
+                _ => Vec::new(),
             });
             lists.push(sges(region, &message.local));
         }
@@ -479,7 +479,7 @@ fn register(
         )?,
     ];
     if end.words_bytes != 0 {
-        let rights = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         areas.push(area(starts[2], end.words_bytes, rights)?);
     }
     Ok(areas)
@@ -516,6 +516,7 @@ fn expect_atomic(arenas: &mut [Arena; 2], runs: &[EndRun; 2], node: usize, messa
     let left = match message.kind {
         Kind::FetchAdd(add) => found.wrapping_add(add),
         Kind::CmpSwap { hit: true, swap } => swap,
+        Kind::Store(value) => value,
         _ => found,
     };
     arenas[1 - node].expect(at, &left.to_le_bytes());
@@ -567,6 +568,10 @@ fn operation(message: &Message, peer: &EndRun, found: u64) -> SendOp {
                 swap,
             }
         }
+        Kind::Store(_) => {
+            let (remote_addr, rkey) = at(Area::Words);
+            SendOp::AtomicWrite { remote_addr, rkey }
+        }
     }
 }
 
@@ -577,6 +582,7 @@ fn judge_send(here: &str, message: &Message, wc: &WorkCompletion) -> Result<(), 
         Kind::Read => WcOpcode::RdmaRead,
         Kind::FetchAdd(_) => WcOpcode::FetchAdd,
         Kind::CmpSwap { .. } => WcOpcode::CompSwap,
+        Kind::Store(_) => WcOpcode::AtomicWrite,
     };
     if wc.opcode != opcode {
         return Err(wrong(format!(

@@ -145,9 +145,15 @@ fn atomics(bench: &mut Bench, remote_addr: u64, rkey: u32) {
         bench.memory[1].expect(place, &then.to_le_bytes());
         bench.check_memory();
     }
+    let (number, op) = (bench.number(1), SendOp::AtomicWrite { remote_addr, rkey });
+    let bytes = bench.memory[0].expected(CANARY_BYTES, 8).to_vec();
+    bench.send_to(0, number, 5, op, 0, 8);
+    assert_eq!(bench.wait_sent_ok(5).opcode, WcOpcode::AtomicWrite);
+    bench.memory[1].expect(place, &bytes);
+    bench.check_memory();
 }
 
-fn operations(bench: &Bench) -> [SendOp; 4] {
+fn operations(bench: &Bench) -> [SendOp; 5] {
     let (remote_addr, rkey) = (bench.mrs[1].addr(), bench.mrs[1].rkey());
     [
         SendOp::Send,
@@ -158,12 +164,13 @@ fn operations(bench: &Bench) -> [SendOp; 4] {
             rkey,
             add: 1,
         },
+        SendOp::AtomicWrite { remote_addr, rkey },
     ]
 }
 
 /// Every kind of request in the name of an SRQ that the target does not have ends the connection, and nothing else.
 fn refused(kind: hca_link::LinkKind, event: EventKind, name: impl Fn(&mut Bench) -> u32) {
-    for which in 0..4 {
+    for which in 0..5 {
         let mut bench = Bench::on(kind, 2, 1);
         let op = operations(&bench)[which];
         let number = name(&mut bench);

@@ -83,6 +83,8 @@ unsafe fn operation(wr: &ibv_send_wr) -> Verb<SendOp> {
                 rkey: atomic.rkey,
                 add: atomic.compare_add,
             },
+            // Its eight bytes are inline: IBV_SEND_INLINE.
+            IBV_WR_ATOMIC_WRITE => SendOp::AtomicWrite { remote_addr, rkey },
             IBV_WR_BIND_MW => {
                 let bind = wr.__bindgen_anon_2.bind_mw;
                 bind_op(bind.mw, bind.rkey, &bind.bind_info)?

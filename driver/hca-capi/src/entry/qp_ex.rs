@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use hca_abi::device_cap;
 use hca_verbs::{DeviceAttr, SendOp, Service, Sge};
 
 use crate::abi::*;
@@ -21,6 +22,9 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
     if device.atomic_cap() != 0 {
         known |= IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     }
+    if device.device_cap_flags() & device_cap::ATOMIC_WRITE != 0 {
+        known |= IBV_QP_EX_WITH_ATOMIC_WRITE;
+    }
     if device.device_cap_flags() & u64::from(IBV_DEVICE_MEM_WINDOW) != 0 {
         known |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
     }
@@ -31,6 +35,7 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
             !(IBV_QP_EX_WITH_RDMA_READ
                 | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
                 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+                | IBV_QP_EX_WITH_ATOMIC_WRITE
                 | IBV_QP_EX_WITH_SEND_WITH_INV)
         }
         _ => known,
@@ -65,6 +70,7 @@ pub fn set_functions(qp: &mut ibv_qp_ex, service: Service, ops: u64) {
         IBV_QP_EX_WITH_RDMA_READ => wr_rdma_read,
         IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP => wr_atomic_cmp_swp,
         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD => wr_atomic_fetch_add,
+        IBV_QP_EX_WITH_ATOMIC_WRITE => wr_atomic_write,
     }
     match service {
         Service::Ud => qp.wr_set_ud_addr = Some(wr_set_ud_addr),
@@ -240,6 +246,20 @@ unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote_a
             },
         )
     };
+}
+
+unsafe extern "C" fn wr_atomic_write(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    remote_addr: u64,
+    atomic_wr: *const c_void,
+) {
+    // SAFETY: the program's QP, in a section, and its eight bytes, which need not be aligned.
+    unsafe {
+        build(qp, SendOp::AtomicWrite { remote_addr, rkey });
+        let bytes = atomic_wr.cast::<[u8; 8]>().read();
+        in_section(qp, |section| section.set_operand(bytes));
+    }
 }
 
 unsafe extern "C" fn wr_set_ud_addr(

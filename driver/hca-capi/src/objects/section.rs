@@ -203,6 +203,16 @@ impl Section {
         }
     }
 
+    /// The data of an ATOMIC WRITE is an operand: it needs no room for inline data.
+    pub fn set_operand(&mut self, bytes: [u8; 8]) {
+        let start = self.bytes.len();
+        if self.bytes.try_reserve(bytes.len()).is_err() {
+            return self.fail(libc::ENOMEM);
+        }
+        self.bytes.extend_from_slice(&bytes);
+        self.set(Data::Inline(start..self.bytes.len()));
+    }
+
     /// V-180: for SEND and RDMA WRITE only.
     pub fn set_inline<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
         let start = self.bytes.len();

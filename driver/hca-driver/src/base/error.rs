@@ -221,6 +221,9 @@ pub enum PostError {
     /// An atomic moves exactly eight bytes into one buffer.
     #[error("an atomic needs one scatter/gather entry of 8 bytes")]
     BadAtomic,
+    /// An ATOMIC WRITE has its eight bytes in the WQE.
+    #[error("an ATOMIC WRITE needs its data inline, and exactly 8 bytes of it")]
+    BadAtomicWrite,
     /// Longer than any message.
     #[error("message of {length} bytes, at most 2147483648")]
     TooLong {

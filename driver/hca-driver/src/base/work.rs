@@ -91,6 +91,13 @@ pub enum SendOp {
         /// Value to add.
         add: u64,
     },
+    /// Eight bytes written at once: nobody sees some of them. They are the data, given inline.
+    AtomicWrite {
+        /// Virtual address at the responder, multiple of 8.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+    },
     /// Binds a memory window. Without data.
     BindMw(MwBind),
     /// Invalidates a window of type 2 that was bound through this queue. Without data.
@@ -129,14 +136,15 @@ impl SendOp {
             Self::RdmaRead { .. } => WrOpcode::RdmaRead,
             Self::AtomicCmpAndSwp { .. } => WrOpcode::AtomicCmpAndSwp,
             Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
+            Self::AtomicWrite { .. } => WrOpcode::AtomicWrite,
             Self::BindMw(_) => WrOpcode::BindMw,
             Self::LocalInv { .. } => WrOpcode::LocalInv,
         }
     }
 
-    /// The peer answers with data: not without acknowledges.
+    /// The peer answers with a response: not without acknowledges.
     pub(crate) fn is_answered(&self) -> bool {
-        self.is_atomic() || matches!(self, Self::RdmaRead { .. })
+        self.is_atomic() || matches!(self, Self::RdmaRead { .. } | Self::AtomicWrite { .. })
     }
 
     /// No packet goes out, and there is no data.
@@ -152,7 +160,7 @@ impl SendOp {
     }
 
     pub(crate) fn takes_inline(&self) -> bool {
-        !self.is_answered() && !self.is_local()
+        matches!(self, Self::AtomicWrite { .. }) || (!self.is_answered() && !self.is_local())
     }
 }
 
@@ -213,6 +221,7 @@ pub(crate) fn needs_acknowledges(opcode: WrOpcode) -> bool {
         .with(WrOpcode::RdmaRead)
         .with(WrOpcode::AtomicCmpAndSwp)
         .with(WrOpcode::AtomicFetchAndAdd)
+        .with(WrOpcode::AtomicWrite)
         .has(opcode as u32)
 }
 

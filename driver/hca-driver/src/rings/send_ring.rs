@@ -21,6 +21,8 @@ use crate::rings::shadow::WqShadow;
 const COMMON_BYTES: usize = 16;
 /// Bytes of an atomic's operands, between the header and the scatter/gather entry.
 const ATOMIC_BYTES: usize = 16;
+/// Bytes of an ATOMIC WRITE.
+const ATOMIC_WRITE_BYTES: usize = 8;
 
 /// Builds send WQEs in DMA memory. Free-running index, masked on use.
 #[derive(Debug)]
@@ -287,6 +289,12 @@ impl SendRing {
         if wr.flags.ip_csum && !self.is_raw {
             return Err(PostError::ChecksumOfOther);
         }
+        // The card reads inline data where it is, but that of an ATOMIC WRITE with the WQE, which may ride with the
+        // doorbell.
+        let operand_bytes = match wr.op {
+            SendOp::AtomicWrite { .. } => ATOMIC_WRITE_BYTES,
+            _ => 0,
+        };
         let (length, sges, wqe_bytes) = match wr.data {
             WrData::Sges(sges) => {
                 let (written, length) = self.write_registered(wqe, header_bytes, &wr.op, sges)?;
@@ -295,12 +303,12 @@ impl SendRing {
             WrData::Inline(bytes) => (
                 self.write_inline(wqe, header_bytes, &wr.op, &[bytes])?,
                 None,
-                header_bytes,
+                header_bytes + operand_bytes,
             ),
             WrData::InlineList(pieces) => (
                 self.write_inline(wqe, header_bytes, &wr.op, pieces)?,
                 None,
-                header_bytes,
+                header_bytes + operand_bytes,
             ),
         };
         let ctrl = self.header((wr.op.opcode(), wr.flags), (sges, length), &Operands::of(&wr.op));
@@ -362,6 +370,9 @@ impl SendRing {
             }
             return Ok((SqWqeBind::BYTES, 0));
         }
+        if matches!(op, SendOp::AtomicWrite { .. }) {
+            return Err(PostError::BadAtomicWrite);
+        }
         if op.is_atomic() {
             if !matches!(sges, [sge] if sge.length == 8) {
                 return Err(PostError::BadAtomic);
@@ -390,7 +401,12 @@ impl SendRing {
             return Err(PostError::InlineNotAllowed);
         }
         let given = pieces.iter().map(|piece| piece.len()).sum();
-        if given > self.max_inline {
+        // The smallest WQE has room for them.
+        if matches!(op, SendOp::AtomicWrite { .. }) {
+            if given != ATOMIC_WRITE_BYTES {
+                return Err(PostError::BadAtomicWrite);
+            }
+        } else if given > self.max_inline {
             return Err(PostError::InlineTooLong {
                 given,
                 max: self.max_inline,
@@ -466,6 +482,7 @@ impl Operands {
             } => (imm_data, remote_addr, rkey),
             SendOp::RdmaWrite { remote_addr, rkey }
             | SendOp::RdmaRead { remote_addr, rkey }
+            | SendOp::AtomicWrite { remote_addr, rkey }
             | SendOp::AtomicCmpAndSwp {
                 remote_addr, rkey, ..
             }

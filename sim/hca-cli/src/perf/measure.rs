@@ -522,10 +522,11 @@ impl<'a> Bench<'a> {
                     compare: 0,
                     swap: 0,
                 },
+                Op::AtomicWrite => SendOp::AtomicWrite { remote_addr, rkey },
                 Op::Send | Op::UcSend | Op::Datagram | Op::Raw => SendOp::Send,
             }
         };
-        let data = if inline {
+        let data = if inline || self.args.op == Op::AtomicWrite {
             WrData::Inline(&self.inline[..size as usize])
         } else {
             WrData::Sges(&sges)

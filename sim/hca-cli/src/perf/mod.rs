@@ -108,6 +108,8 @@ pub enum Op {
     FetchAdd,
     /// Atomic compare and swap, likewise
     CmpSwap,
+    /// ATOMIC WRITE of 8 bytes, likewise
+    AtomicWrite,
 }
 
 impl Op {
@@ -118,10 +120,10 @@ impl Op {
 
     /// It moves a word, no more and no less.
     fn is_atomic(self) -> bool {
-        matches!(self, Self::FetchAdd | Self::CmpSwap)
+        matches!(self, Self::FetchAdd | Self::CmpSwap | Self::AtomicWrite)
     }
 
-    /// The peer answers with data.
+    /// The peer answers with a response.
     fn is_answered(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
@@ -129,7 +131,9 @@ impl Op {
     /// Service of its connections.
     fn service(self) -> Service {
         match self {
-            Self::Write | Self::Read | Self::Send | Self::FetchAdd | Self::CmpSwap => Service::Rc,
+            Self::Write | Self::Read | Self::Send | Self::FetchAdd | Self::CmpSwap | Self::AtomicWrite => {
+                Service::Rc
+            }
             Self::UcWrite | Self::UcSend => Service::Uc,
             Self::Datagram => Service::Ud,
             Self::Raw => Service::Raw,
@@ -153,7 +157,7 @@ pub struct Args {
         long,
         value_name = "SIZES",
         default_value = "64k",
-        default_value_ifs = [("op", "fetch-add", "8"), ("op", "cmp-swap", "8")],
+        default_value_ifs = [("op", "fetch-add", "8"), ("op", "cmp-swap", "8"), ("op", "atomic-write", "8")],
         hide_default_value = true
     )]
     size: Sizes,
@@ -411,7 +415,9 @@ impl Args {
             );
         }
         if self.op.is_atomic() && self.size.0 != [ATOMIC_BYTES] {
-            bail!("--op fetch-add and cmp-swap: an atomic has {ATOMIC_BYTES} bytes, leave --size away");
+            bail!(
+                "--op fetch-add, cmp-swap and atomic-write: an atomic has {ATOMIC_BYTES} bytes, leave --size away"
+            );
         }
         if self.inline && self.op.is_answered() {
             bail!("--inline works with write and send only: a READ or an atomic brings data in");

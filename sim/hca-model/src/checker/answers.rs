@@ -55,17 +55,20 @@ impl Answers {
     /// A request has arrived.
     pub fn asked(&mut self, packet: &Packet, spec: &ConnectionSpec) {
         let mut end = packet.psn.wrapping_add(1);
-        if let (Some(Operation::ReadRequest), Some(reth)) = (packet.opcode.operation(), packet.ext.reth) {
-            end = packet
-                .psn
-                .wrapping_add(reth.dma_len.div_ceil(spec.mtu_bytes).max(1));
+        let comes_back = match (packet.opcode.operation(), packet.ext.reth) {
+            (Some(Operation::ReadRequest), Some(reth)) => Some(reth.dma_len),
+            (Some(Operation::AtomicWrite), _) => Some(0),
+            _ => None,
+        };
+        if let Some(len) = comes_back {
+            end = packet.psn.wrapping_add(len.div_ceil(spec.mtu_bytes).max(1));
             if self.reads.len() == KEPT {
                 self.reads.pop_front();
             }
             self.reads.push_back(Asked {
                 first: packet.psn,
                 end,
-                len: reth.dma_len,
+                len,
             });
         }
         if packet.psn == self.expected {

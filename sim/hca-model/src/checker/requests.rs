@@ -362,8 +362,10 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// READ or atomic.
+/// READ, atomic or ATOMIC WRITE.
 fn fetches(opcode: Opcode) -> bool {
     let operation = opcode.operation();
-    operation.is_some_and(|operation| operation == Operation::ReadRequest || operation.is_atomic())
+    operation.is_some_and(|operation| {
+        matches!(operation, Operation::ReadRequest | Operation::AtomicWrite) || operation.is_atomic()
+    })
 }

@@ -174,7 +174,8 @@ impl Requester {
             Err(failed) => return failed,
         }
         let front = self.queue.front_mut()?;
-        let Op::Read { .. } = front.request.op else {
+        // An ATOMIC WRITE is answered like a READ of nothing.
+        let (Op::Read { .. } | Op::AtomicWrite { .. }) = front.request.op else {
             return Some(WcStatus::BadRespErr);
         };
         let mtu = config.mtu_bytes();

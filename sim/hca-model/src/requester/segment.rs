@@ -121,6 +121,7 @@ fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
             },
             ..,
         ) => O::FetchAdd,
+        (Op::AtomicWrite { .. }, ..) => O::AtomicWrite,
         // It has no packet.
         (Op::Broken(_), ..) => O::SendOnly,
         (Op::Send { .. }, true, false) => O::SendFirst,
@@ -183,6 +184,11 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
             packet.ext.reth = Some(reth::Repr { va, rkey, dma_len });
         }
         Op::Broken(_) => {}
+        Op::AtomicWrite { va, rkey, value } => {
+            let dma_len = value.len() as u32;
+            packet.ext.reth = Some(reth::Repr { va, rkey, dma_len });
+            packet.payload = value.to_vec();
+        }
         Op::Atomic { va, rkey, atomic } => {
             let (swap_add, compare) = match atomic {
                 Atomic::CompareSwap { compare, swap } => (swap, compare),

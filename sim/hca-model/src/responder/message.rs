@@ -250,6 +250,21 @@ fn check_write(va: u64, rkey: u32, len: u32, config: &QpConfig, world: &mut dyn 
     }
 }
 
+/// Annex A19: eight bytes at once, in their place and with the right to write there.
+pub(super) fn write_at_once(packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
+    const LEN: u32 = 8;
+    let reth = packet.ext.reth.ok_or(Fault::Invalid)?;
+    if reth.dma_len != LEN || packet.payload.len() != LEN as usize || !reth.va.is_multiple_of(LEN.into()) {
+        return Err(Fault::TooMany);
+    }
+    let right = Access::REMOTE_WRITE;
+    if !config.access.allows(right) {
+        return Err(Fault::Access);
+    }
+    let written = world.write(config, reth.rkey, reth.va, &packet.payload, right);
+    written.map_err(|_| Fault::Access)
+}
+
 /// OP-6, OP-7: carries an atomic out; what was there before.
 pub(super) fn execute_atomic(
     packet: &Packet,

@@ -94,7 +94,9 @@ impl Responder {
         }
         match operation {
             Operation::ReadRequest => self.read(packet, config, world),
-            Operation::CmpSwap | Operation::FetchAdd => self.atomic(packet, config, world),
+            Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite => {
+                self.atomic(packet, config, world)
+            }
             _ => self.data(now, packet, operation, config, world),
         }
     }
@@ -224,7 +226,11 @@ impl Responder {
         if self.replies.fresh_fetches() >= usize::from(config.max_dest_rd_atomic) {
             return Err(self.refuse(Fault::TooMany, config, world));
         }
-        let original = match message::execute_atomic(packet, config, world) {
+        let outcome = match packet.opcode.operation() {
+            Some(Operation::AtomicWrite) => message::write_at_once(packet, config, world).map(|()| None),
+            _ => message::execute_atomic(packet, config, world).map(Some),
+        };
+        let original = match outcome {
             Ok(original) => original,
             Err(fault) => return Err(self.refuse(fault, config, world)),
         };
@@ -245,7 +251,9 @@ impl Responder {
                     self.replies.fetch(fetched, self.msn, false);
                 }
             }
-            Some(Operation::CmpSwap | Operation::FetchAdd) => self.replies.atomic_again(packet.psn, self.msn),
+            Some(Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite) => {
+                self.replies.atomic_again(packet.psn, self.msn);
+            }
             Some(_) => self.acknowledge(now, config),
             None => {}
         }

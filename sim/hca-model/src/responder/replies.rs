@@ -38,9 +38,10 @@ enum Reply {
         msn: u32,
         fresh: bool,
     },
+    /// Of an ATOMIC WRITE there is no value.
     Atomic {
         psn: Psn,
-        original: u64,
+        original: Option<u64>,
         msn: u32,
         fresh: bool,
     },
@@ -50,7 +51,7 @@ enum Reply {
 pub(super) struct Replies {
     queue: VecDeque<Reply>,
     /// Results of atomics, for those who ask again (REL-19).
-    results: VecDeque<(Psn, u64)>,
+    results: VecDeque<(Psn, Option<u64>)>,
 }
 
 impl Replies {
@@ -91,7 +92,7 @@ impl Replies {
         }
     }
 
-    pub fn atomic(&mut self, psn: Psn, original: u64, msn: u32, kept: usize) {
+    pub fn atomic(&mut self, psn: Psn, original: Option<u64>, msn: u32, kept: usize) {
         self.results.push_back((psn, original));
         while self.results.len() > kept {
             self.results.pop_front();
@@ -166,10 +167,12 @@ impl Replies {
             Reply::Atomic {
                 psn, original, msn, ..
             } => {
-                let mut packet = response(config, Operation::AtomicAcknowledge, psn, msn);
-                packet.ext.atomic_ack_eth = Some(atomic_ack_eth::Repr {
-                    orig_remote: original,
-                });
+                let operation = match original {
+                    Some(_) => Operation::AtomicAcknowledge,
+                    None => Operation::ReadResponseOnly,
+                };
+                let mut packet = response(config, operation, psn, msn);
+                packet.ext.atomic_ack_eth = original.map(|orig_remote| atomic_ack_eth::Repr { orig_remote });
                 Some(Ok(packet))
             }
             Reply::Data { fetched, msn, fresh } => Some(self.data(fetched, msn, fresh, config, world)),

@@ -11,7 +11,7 @@ use hca_wire::{ExtHeader, ExtHeaders, Opcode, xrceth};
 
 use super::forge::{self, Forged};
 use super::rooms;
-use super::{LIMIT_NS, LOCAL_AND_REMOTE, cap};
+use super::{CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, cap};
 
 const MAX_WR: u32 = 16;
 
@@ -103,11 +103,15 @@ impl Bench {
     /// Any operation, in the name of any SRQ.
     pub fn send_to(&mut self, pair: usize, srqn: u32, wr_id: u64, op: SendOp, offset: u64, len: u32) {
         let sges = [self.mrs[0].sge(offset, len)];
+        let bytes = self.memory[0].expected(CANARY_BYTES + offset, len);
         let wr = SendWr {
             wr_id,
             op,
             flags: SendFlags::SIGNALED,
-            data: WrData::Sges(&sges),
+            data: match op {
+                SendOp::AtomicWrite { .. } => WrData::Inline(bytes),
+                _ => WrData::Sges(&sges),
+            },
         };
         self.initiators[pair].post_send_xrc([(wr, srqn)]).unwrap();
     }

@@ -3,10 +3,12 @@
 use super::common::{BOTH_LINKS, LOCAL_AND_REMOTE};
 use super::duel::{Duel, MODEL_VA, TARGET};
 use hca_link::{FaultSpec, LinkKind};
-use hca_model::{Access as ModelAccess, Atomic, EventKind, Op};
+use hca_model::{Access as ModelAccess, Atomic, EventKind, Op, SendRequest};
 use hca_system_tests::opposite::{OppositeConfig, Way};
 use hca_system_tests::{Place, path};
-use hca_verbs::{Access, ConnectOptions, Mtu, SendOp, Service, WcOpcode, WcStatus};
+use hca_verbs::{
+    Access, ConnectOptions, Mtu, SendFlags, SendOp, SendWr, Service, WcOpcode, WcStatus, WrData,
+};
 
 const ALL_RIGHTS: Access = Access::from_bits(LOCAL_AND_REMOTE.bits() | Access::REMOTE_ATOMIC.bits());
 /// Virtual address of the card's memory as the model's atomics know it.
@@ -213,4 +215,101 @@ fn atomics_that_are_refused() {
     );
     assert_eq!(duel.wait().status, access);
     duel.check_memory("refused by the model");
+}
+
+/// Annex A19: ATOMIC WRITEs among atomics, in both roles, with each packet lost in turn.
+#[test]
+fn atomic_writes_in_both_roles() {
+    for (from_card, lost) in (0..6).flat_map(|lost| [(true, lost), (false, lost)]) {
+        let mut duel = duel(&OppositeConfig::new(66, BOTH_LINKS[lost % 2]), [1, 16][lost % 2]);
+        let mut number = 0;
+        let way = [Way::In, Way::Out][lost / 2 % 2];
+        duel.opposite.model.set_filter(move |found, _| {
+            number += usize::from(found == way);
+            !(found == way && number == lost)
+        });
+        for index in 0..ATOMICS {
+            if index % 2 == 0 {
+                atomic_write(&mut duel, from_card, index);
+            } else {
+                post(&mut duel, from_card, index);
+            }
+        }
+        for index in 0..ATOMICS {
+            let (opcode, byte_len) = if from_card {
+                let wc = duel.wait_ok(index);
+                (wc.opcode, wc.byte_len)
+            } else {
+                let wc = duel.model_ok(index);
+                (wc.opcode, wc.byte_len)
+            };
+            assert_eq!(byte_len, 8, "{index}");
+            assert_eq!(opcode == WcOpcode::AtomicWrite, index % 2 == 0, "{index}");
+        }
+        duel.opposite.run(20_000);
+        duel.check_memory(&format!("packet {lost}, from the card: {from_card}"));
+        // It does not see what is lost at the model.
+        if lost == 0 {
+            duel.opposite.judge.verdict().unwrap();
+        }
+    }
+}
+
+fn atomic_write(duel: &mut Duel, from_card: bool, index: u64) {
+    let offset = WORDS + 8 * (index % 2);
+    let value = [index as u8, 1, 2, 3, 4, 5, 6, 7];
+    expect(duel, !from_card, offset, u64::from_le_bytes(value));
+    if from_card {
+        let (remote_addr, rkey) = (MODEL_VA + offset, duel.key);
+        let wr = SendWr {
+            wr_id: index,
+            op: SendOp::AtomicWrite { remote_addr, rkey },
+            flags: SendFlags::SIGNALED,
+            data: WrData::Inline(&value),
+        };
+        return duel.qp.post_send(&[wr]).unwrap();
+    }
+    let (va, rkey) = (WORDS_VA + offset, duel.mr.rkey());
+    let request = SendRequest::new(index, Op::AtomicWrite { va, rkey, value }, Vec::new());
+    duel.opposite.model.post_send(duel.qpn, request);
+}
+
+/// REL-13, KEY-31: by either: an address that is not aligned, and a region in which nobody may write.
+#[test]
+fn atomic_writes_that_are_refused() {
+    for (aligned, status) in [(false, WcStatus::RemInvReqErr), (true, WcStatus::RemAccessErr)] {
+        let mut duel = duel(&OppositeConfig::new(67, LinkKind::Ethernet), 16);
+        if aligned {
+            let rights = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+            let place = Place::whole(duel.arena.buf(), rights, WORDS_VA);
+            duel.mr = duel.opposite.node.register(duel.arena.buf(), place).unwrap();
+        }
+        let va = WORDS_VA + WORDS + if aligned { 0 } else { 4 };
+        let (rkey, value) = (duel.mr.rkey(), [7; 8]);
+        let request = SendRequest::new(1, Op::AtomicWrite { va, rkey, value }, Vec::new());
+        duel.opposite.model.post_send(duel.qpn, request);
+        assert_eq!(duel.model_wait().status, status, "by the card");
+        duel.opposite.run(10_000);
+        duel.check_memory("refused by the card");
+    }
+    for (aligned, status) in [(false, WcStatus::RemInvReqErr), (true, WcStatus::RemAccessErr)] {
+        let mut duel = duel(&OppositeConfig::new(68, LinkKind::Ethernet), 16);
+        let bytes = duel.model_expected.clone();
+        let rights = ModelAccess::LOCAL | ModelAccess::REMOTE_ATOMIC;
+        let rights = if aligned { rights } else { ModelAccess::ALL };
+        let rkey = duel
+            .opposite
+            .model
+            .with(|model| model.register(0, MODEL_VA, bytes, rights));
+        let remote_addr = MODEL_VA + WORDS + if aligned { 0 } else { 4 };
+        let wr = SendWr {
+            wr_id: 1,
+            op: SendOp::AtomicWrite { remote_addr, rkey },
+            flags: SendFlags::SIGNALED,
+            data: WrData::Inline(&[7; 8]),
+        };
+        duel.qp.post_send(&[wr]).unwrap();
+        assert_eq!(duel.wait().status, status, "by the model");
+        duel.check_memory("refused by the model");
+    }
 }
