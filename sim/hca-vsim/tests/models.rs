@@ -29,7 +29,8 @@ fn a_waveform_can_be_written_once() {
     assert!(std::fs::metadata(&path).unwrap().len() > 100);
     std::fs::remove_file(&path).unwrap();
     assert!(
-        Dut::new(Model::Probe, 1).unwrap()
+        Dut::new(Model::Probe, 1)
+            .unwrap()
             .trace_open("/nonexistent/folder/x.fst".as_ref())
             .is_err()
     );
