@@ -150,7 +150,7 @@ test-model: setup ## system tests on cards without gates (a minute, once they ar
 	HCA_CARD=model cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
 	  $(addprefix --test ,design transfer states errors data_path unreliable datagrams atomics shared shared_failures \
 	  xrc windows loopback events drain keys control_plane device_memory groups partitions naks fence refused wrap \
-	  generations parity vpi management overrun) -- $(addprefix --skip ,functions_take_turns \
+	  generations parity vpi management overrun soak) -- $(addprefix --skip ,functions_take_turns \
 	  a_send_queue_drains_and_goes_on a_key_that_never_comes a_repeated_request_does_not_take_away_a_nak \
 	  key_3_a_locked_port_serves_the_holder_alone))
 
@@ -181,6 +181,8 @@ soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, pe
 	HCA_SWITCHES=2 cargo test --release --no-fail-fast -p hca-system-tests
 	SEEDS=$(SEEDS) OPERATIONS=$(OPERATIONS) cargo test --release -p hca-system-tests -- \
 	  --ignored --nocapture soak
+	$(HCA) soak --seeds $(SEEDS)0 --start 10000 --cards model,model
+	$(HCA) soak --seeds $(SEEDS) --start 1000 --cards model,rtl
 	cargo test --release -p hca-verbs --test errors -- --ignored a_million_regions
 	scripts/fuzz.sh $(OPERATIONS)0
 	HCA_AGENT_CASES=1000000 cargo test --release -p hca-agents hostile
