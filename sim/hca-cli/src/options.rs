@@ -83,8 +83,8 @@ impl CardOptions {
     pub fn need_cycles(self, command: &str) -> anyhow::Result<()> {
         if !hca_cosim::has_rtl() {
             anyhow::bail!(
-                "hca {command} measures the cycles of the RTL, and this hca was built without it: build it on a machine \
-                 with Verilator (make hca)"
+                "hca {command} measures the cycles of the RTL, and this hca was built without it: build it on a \
+                 machine with Verilator (make hca)"
             );
         }
         if self.model || Design::chosen() == Design::Model {

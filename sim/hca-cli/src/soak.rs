@@ -37,7 +37,8 @@ pub struct Args {
     /// First seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     start: u64,
-    /// What both cards are made of: rtl, or model, without gates, as model,rtl [default: as HCA_CARD says, else rtl,rtl]
+    /// What both cards are made of: rtl, or model, without gates; for example model,rtl [default: as HCA_CARD says, or
+    /// else rtl,rtl]
     #[arg(long, value_name = "A,B", value_parser = designs, conflicts_with = "siege")]
     cards: Option<[Design; 2]>,
     /// Sieges instead of scenarios

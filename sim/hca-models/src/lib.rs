@@ -85,8 +85,8 @@ static MODELS: Models = Models {
 };
 
 extern "C" fn provide() {
-    // SAFETY: they are declared as they are defined in shim.cpp and soc.cpp, which were compiled with the table of ports
-    // of this very hca-vsim.
+    // SAFETY: they are declared as they are defined in shim.cpp and soc.cpp, which were compiled with the table of
+    // ports of this very hca-vsim.
     unsafe { hca_vsim::provide(&MODELS) }
 }
 

@@ -1,7 +1,7 @@
 //! The Verilated card behind a safe type: ports, one evaluation at a time, waveform.
 //!
-//! This crate must not know what the ports mean; `hca-cosim` drives them. The models are in `hca-models`: a program that
-//! does not link that crate has none, and needs neither Verilator nor a C++ compiler.
+//! This crate must not know what the ports mean; `hca-cosim` drives them. The models are in `hca-models`: a program
+//! that does not link that crate has none, and needs neither Verilator nor a C++ compiler.
 //!
 //! ```
 //! # use hca_models as _;
