@@ -28,12 +28,18 @@ help: ## print this list
 
 # ---- Use it ----------------------------------------------------------------------------------------------------------
 
-.PHONY: demo sim perf trace bench-sim bench-firmware bench-compiler
+.PHONY: demo sim perf trace bench-sim bench-firmware bench-compiler model
 demo: hca ## two simulated cards, one cable, verbs traffic between them
 	$(HCA) demo $(ARGS)
 
 sim: hca ## start a simulator that other processes attach to
 	$(HCA) sim $(ARGS)
+
+# For machines without Verilator and C++ compiler: what the C libraries need besides Rust is libclang and rdma-core's
+# headers.
+model: ## hca with cards of the model alone, in a minute or two: no RTL, no Verilator (then: hca sim --model)
+	cargo build --release -p hca --no-default-features
+	cargo build --release -p hca-capi -p hca-rdmacm -p hca-rspreload -p hca-umad -p hca-view -p hca-netlink
 
 perf: hca ## bandwidth, message rate and latency in simulated time
 	$(HCA) perf $(ARGS)
@@ -54,7 +60,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 
 .PHONY: area memory coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
 .PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl
-.PHONY: lint-rust miri test-soft-core test-model
+.PHONY: lint-rust miri test-soft-core test-model test-without-rtl
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -144,9 +150,12 @@ test-model: setup ## system tests on cards without gates (a minute, once they ar
 	HCA_CARD=model cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
 	  $(addprefix --test ,design transfer states errors data_path unreliable datagrams atomics shared shared_failures \
 	  xrc windows loopback events drain keys control_plane device_memory groups partitions naks fence refused wrap \
-	  generations parity vpi management overrun) -- $(addprefix --skip ,functions_take_turns \
+	  generations parity vpi management overrun soak) -- $(addprefix --skip ,functions_take_turns \
 	  a_send_queue_drains_and_goes_on a_key_that_never_comes a_repeated_request_does_not_take_away_a_nak \
 	  key_3_a_locked_port_serves_the_holder_alone))
+
+test-without-rtl: built ## hca builds and works without Verilator and a C++ compiler (half a minute)
+	scripts/test-without-rtl.sh
 
 # A toolchain of its own, which scripts/setup.sh does not install: rustup toolchain install nightly -c miri,rust-src
 # Devices are kept for the life of a process (leaks). Races are loom's: Rust's memory model has no words of which one
@@ -172,6 +181,8 @@ soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, pe
 	HCA_SWITCHES=2 cargo test --release --no-fail-fast -p hca-system-tests
 	SEEDS=$(SEEDS) OPERATIONS=$(OPERATIONS) cargo test --release -p hca-system-tests -- \
 	  --ignored --nocapture soak
+	$(HCA) soak --seeds $(SEEDS)0 --start 10000 --cards model,model
+	$(HCA) soak --seeds $(SEEDS) --start 1000 --cards model,rtl
 	cargo test --release -p hca-verbs --test errors -- --ignored a_million_regions
 	scripts/fuzz.sh $(OPERATIONS)0
 	HCA_AGENT_CASES=1000000 cargo test --release -p hca-agents hostile

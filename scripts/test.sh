@@ -63,6 +63,7 @@ step gen-check "${make[@]}" gen-check
 step clippy "${make[@]}" lint-rust
 step rust "${make[@]}" test-rust ARGS="--workspace $crates"
 step build "${make[@]}" built
+step without-rtl scripts/test-without-rtl.sh
 set -m # A lane is a process group: one signal ends it with all that it runs.
 {
   beside rtl "${make[@]}" test-rtl ARGS="-n 1 --ignore=tests/rtl/link"

@@ -75,8 +75,9 @@ class Rxe:
         return int(found.rsplit("/", 1)[1])
 
     def plug(self, **options):
-        """A simulator with such a cable: plug(faults="loss=0.01"). The one that is there already if it has it."""
-        words = tuple(f"--{name}={value}" for name, value in sorted(options.items()))
+        """A simulator with such a cable: plug(faults="loss=0.01"), or with such a card: plug(model=True). The one that
+        is there already if it has it."""
+        words = tuple(f"--{name}" if value is True else f"--{name}={value}" for name, value in sorted(options.items()))
         if self.sim is not None and (self.options != words or not self.sim.running()):
             self.sim.stop()
             self.sim = None

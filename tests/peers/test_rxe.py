@@ -216,6 +216,62 @@ def test_too_long_for_the_receive(cable, row, server):
 FAULTS = {"0.1 %": "loss=0.001", "1 %": "loss=0.01", "reorder": "reorder=0.02,delay_ns=2000"}
 
 
+@pytest.fixture
+def model_cable(rxe):
+    """The card is the reference model behind the same registers, fast."""
+    rxe.plug(model=True)
+    yield rxe
+    rxe.end_all()
+
+
+MODEL_PROGRAMS = [
+    ("ibv_uc_pingpong", ("-c", "-m", 1024), 4097),
+    ("ibv_ud_pingpong", ("-c",), 1023),
+    ("ib_write_bw", ("-m", 1024), 65536),
+    ("ib_read_bw", ("-m", 1024), 65536),
+    ("ib_send_bw", ("-m", 1024), 65536),
+    ("ib_send_lat", ("-c", "UD"), 1024),
+    ("ib_write_lat", ("-c", "UC"), 64),
+    ("ib_atomic_bw", ("-A", "FETCH_AND_ADD"), 8),
+]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("server", ROLES)
+def test_model_pingpong(model_cable, row, server):
+    row("ibv_rc_pingpong", "-c -s 4097 -m 1024, card of the model", ends(server))
+    words = perftest.words("ibv_rc_pingpong", "-c", "-m", 1024, iterations=20, bytes_=4097)
+    done, _ = model_cable.run_hasty_pair(words, "IPv4", server)
+    perftest.judge(done, 4097, 20)
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program, options, bytes_", [
+    pytest.param(*case, id=case[0], marks=[pytest.mark.quick] * (not case[0].endswith("_lat")))
+    for case in MODEL_PROGRAMS])
+def test_model(model_cable, row, program, options, bytes_, server):
+    row(program, " ".join(map(str, [*options, "-s", bytes_])) + ", card of the model", ends(server))
+    run(model_cable, program, *options, bytes_=bytes_, iterations=20, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("case", CASES)
+def test_model_wrong_requests(model_cable, row, case, server):
+    row("wrong_requests", f"-c {case}, card of the model", ends(server))
+    client, said = run_wrong(model_cable, case, server)
+    assert client == f"client: {ACCESS}"
+    assert said in ("server: nothing received", "server: work request flushed error")
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_model_loss(rxe, row, server):
+    row("ibv_rc_pingpong", "-c -s 65536 -m 1024, 1 %, card of the model", ends(server))
+    rxe.plug(model=True, faults=FAULTS["1 %"])
+    run(rxe, "ibv_rc_pingpong", "-c", "-m", 1024, bytes_=65536, iterations=30, server=server)
+    run(rxe, "ib_write_bw", "-m", 1024, bytes_=65536, iterations=15, server=server)
+    rxe.end_all()
+
+
 @pytest.mark.parametrize("server", ROLES)
 @pytest.mark.parametrize("faults", [pytest.param(FAULTS[name], id=name) for name in FAULTS])
 def test_faults_of_the_cable(rxe, row, faults, server):

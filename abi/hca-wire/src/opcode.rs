@@ -292,6 +292,7 @@ impl Opcode {
     }
 
     /// True where the packet carries this extended header.
+    #[inline]
     pub const fn has(self, header: ExtHeader) -> bool {
         let Some(operation) = self.operation() else {
             return false;

@@ -69,13 +69,16 @@ impl Syndrome {
 
     /// The code of the largest count that is not above `count` (IBA vol1 9.7.7.2).
     pub const fn credit_code(count: u32) -> u8 {
-        let mut code = Self::CREDIT_UNLIMITED - 1;
-        while let Some(least) = Self::credit_count(code)
-            && least > count
-        {
-            code -= 1;
+        if count < 2 {
+            return count as u8;
         }
-        code
+        // As below: two codes for each power of two.
+        let log = count.ilog2();
+        let code = 2 * log + (count >> (log - 1) & 1);
+        if code >= Self::CREDIT_UNLIMITED as u32 {
+            return Self::CREDIT_UNLIMITED - 1;
+        }
+        code as u8
     }
 
     /// Receive WQEs that a credit code stands for (IBA vol1 9.7.7.2); `None` is no limit.

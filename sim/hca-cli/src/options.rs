@@ -79,8 +79,14 @@ pub enum FirmwareOn {
 }
 
 impl CardOptions {
-    /// Fails where they are chosen to be models, for a command that counts cycles of the RTL.
+    /// Fails where they are chosen to be models, or can be nothing else, for a command that counts cycles of the RTL.
     pub fn need_cycles(self, command: &str) -> anyhow::Result<()> {
+        if !hca_cosim::has_rtl() {
+            anyhow::bail!(
+                "hca {command} measures the cycles of the RTL, and this hca was built without it: build it on a \
+                 machine with Verilator (make hca)"
+            );
+        }
         if self.model || Design::chosen() == Design::Model {
             anyhow::bail!(
                 "hca {command} measures the cycles of the RTL, and a card of the model has none: leave --model and \

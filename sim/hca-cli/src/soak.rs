@@ -1,6 +1,7 @@
 //! `hca soak`: random transfers under random faults, seed after seed.
 
 use anyhow::Result;
+use hca_cosim::Design;
 use hca_system_tests::scenario::{self, Options};
 use hca_system_tests::{shrink, siege};
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use std::time::Instant;
 
 const EXAMPLES: &str = "Examples:
   hca soak --seeds 100
+  hca soak --seeds 1000 --cards model,model    fast cards: hundreds of seeds in a minute
   hca soak --seeds 1 --start 4711       repeat one seed, cycle by cycle
   hca soak --seeds 1 --start 4711 --shrink     what it fails with, and no more
 
@@ -35,6 +37,10 @@ pub struct Args {
     /// First seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     start: u64,
+    /// What both cards are made of: rtl, or model, without gates; for example model,rtl [default: as HCA_CARD says, or
+    /// else rtl,rtl]
+    #[arg(long, value_name = "A,B", value_parser = designs, conflicts_with = "siege")]
+    cards: Option<[Design; 2]>,
     /// Sieges instead of scenarios
     #[arg(long, conflicts_with = "switches")]
     siege: bool,
@@ -55,6 +61,13 @@ pub struct Args {
     json: bool,
 }
 
+fn designs(text: &str) -> Result<[Design; 2], String> {
+    let found = text
+        .split_once(',')
+        .and_then(|(first, second)| Some([Design::named(first)?, Design::named(second)?]));
+    found.ok_or_else(|| format!("'{text}' names no two cards; write rtl,model or model,model"))
+}
+
 impl Args {
     /// Runs a seed: bytes, cycles, and all of its figures.
     fn seed(&self, seed: u64) -> Result<(u64, u64, Value), String> {
@@ -67,10 +80,12 @@ impl Args {
             });
             return Ok((report.bytes, report.cycles, figures));
         }
+        let usual = Options::default();
         let options = Options {
+            designs: self.cards.unwrap_or(usual.designs),
             switches: self.switches,
             without: self.without.clone(),
-            ..Options::default()
+            ..usual
         };
         let report = scenario::run(seed, &options).map_err(|failure| {
             let failure = if self.shrink {

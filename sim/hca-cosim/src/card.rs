@@ -193,6 +193,7 @@ impl Card {
         if config.design == Design::Model {
             return Self::functional(config, seed);
         }
+        let dut = Dut::new(config.model, registers).map_err(|_| SimError::NoRtl(config.name.clone()))?;
         let (program, firmware) = match config.firmware {
             CardFirmware::Native(entry) => {
                 let program = Program::new(entry, config.firmware_think_cycles)?;
@@ -205,13 +206,7 @@ impl Card {
         };
         let pcie = PcieModel::new(config.pcie, seed)?;
         let ports = config.ports.clamp(1, NUM_PORTS);
-        let mut circuit = Circuit::new(
-            config.name,
-            Dut::new(config.model, registers),
-            pcie,
-            firmware,
-            ports,
-        );
+        let mut circuit = Circuit::new(config.name, dut, pcie, firmware, ports);
         circuit.stop_on_violation = config.stop_on_violation;
         Ok(Self {
             guid: config.guid,

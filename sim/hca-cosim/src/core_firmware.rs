@@ -201,7 +201,7 @@ impl CoreFirmware {
             let card = name.to_owned();
             return Err(SimError::BoardFull { card, count, limit });
         }
-        let mut soc = SoftCore::new(registers);
+        let mut soc = SoftCore::new(registers).map_err(|_| SimError::NoRtl(name.to_owned()))?;
         let mut inputs = SocInputs {
             rst: 1,
             fw_req_stall: 1,

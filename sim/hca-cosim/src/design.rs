@@ -30,6 +30,14 @@ impl Design {
         Choice::named(name)
     }
 
+    /// Its name there.
+    pub fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, design)| *design == self)
+            .map_or("", |(name, _)| name)
+    }
+
     /// Chooses for the cards that this thread makes from now on.
     pub fn choose(self) {
         CHOSEN.set(Some(self));

@@ -64,6 +64,12 @@ pub enum SimError {
              Run 'rustup target add riscv32imc-unknown-none-elf' and build again, or choose native firmware"
     )]
     NoImage(String),
+    /// A build without the RTL.
+    #[error(
+        "card {0} is of RTL, and this program was built without the RTL: choose cards of the model (--model, or \
+             HCA_CARD=model), or build with the RTL, which needs Verilator (make hca)"
+    )]
+    NoRtl(String),
     /// Something that a card of the model does not have.
     #[error("card {card} is a model without gates (--model, HCA_CARD=model): {what}")]
     Functional {

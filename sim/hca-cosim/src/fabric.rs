@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hca_host::MmioRequest;
+use hca_host::{MmioRequest, earlier};
 use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, DirStats, LinkKind, Tap};
 use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
@@ -338,8 +338,9 @@ impl Fabric {
     /// Moves time to the next cycle in which anything happens, but not beyond `limit`. False: nothing is
     /// under way anywhere before it, and time is `limit`.
     pub fn step(&mut self, limit: u64) -> bool {
-        match self.next_cycle().filter(|next| *next <= limit) {
-            Some(next) => self.step_to(next),
+        let moving = self.is_moving();
+        match self.next_cycle_if(moving).filter(|next| *next <= limit) {
+            Some(next) => self.step_to(next, moving),
             None => {
                 self.now = self.now.max(limit);
                 return false;
@@ -355,14 +356,11 @@ impl Fabric {
 
     /// The same where something is due at `limit` or before, or at `timers` or before if only timers run.
     pub(crate) fn step_before(&mut self, limit: u64, timers: u64) -> bool {
-        let limit = if self.is_moving() {
-            limit
-        } else {
-            limit.min(timers)
-        };
-        let next = self.next_cycle().filter(|next| *next <= limit);
+        let moving = self.is_moving();
+        let limit = if moving { limit } else { limit.min(timers) };
+        let next = self.next_cycle_if(moving).filter(|next| *next <= limit);
         if let Some(next) = next {
-            self.step_to(next);
+            self.step_to(next, moving);
         }
         next.is_some()
     }
@@ -391,8 +389,7 @@ impl Fabric {
         self.crew = (threads > 1).then(|| Crew::new(threads - 1));
     }
 
-    fn step_to(&mut self, next: u64) {
-        let moving = self.is_moving();
+    fn step_to(&mut self, next: u64, moving: bool) {
         if moving && !self.jumps {
             for cycle in self.now + 1..next {
                 self.step_cards(cycle, true, moving);
@@ -472,20 +469,26 @@ impl Fabric {
 
     /// The next cycle in which anything happens; `None`: nothing is under way.
     pub fn next_cycle(&self) -> Option<u64> {
+        self.next_cycle_if(self.is_moving())
+    }
+
+    /// The same, `moving` or not.
+    fn next_cycle_if(&self, moving: bool) -> Option<u64> {
         if self.cards.iter().any(Card::is_restless) {
             return Some(self.now + 1);
         }
-        let moving = self.is_moving();
         let cables = self.net.cables();
-        let cards = self.cards.iter();
-        let cards = cards.map(|card| card.next_event(self.now, cables, moving));
-        let outsides = self.outsides.iter().map(|outside| outside.next_event(cables));
-        let peers = self.peers.iter().map(|peer| peer.next_event(cables));
-        let events = cards
-            .chain(outsides)
-            .chain(peers)
-            .chain([self.net.next_event(moving)]);
-        events.flatten().min().map(|at| at.max(self.now + 1))
+        let mut next = self.net.next_event(moving);
+        for card in &self.cards {
+            next = earlier(next, card.next_event(self.now, cables, moving));
+        }
+        for outside in &self.outsides {
+            next = earlier(next, outside.next_event(cables));
+        }
+        for peer in &self.peers {
+            next = earlier(next, peer.next_event(cables));
+        }
+        next.map(|at| at.max(self.now + 1))
     }
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use hca_functional::{Card, HostPort};
-use hca_host::{Found, Host, LINE_BYTES, Line, MmioRequest, PcieModel, WriteBeat};
+use hca_host::{Found, Host, LINE_BYTES, Line, MmioRequest, PcieModel, WriteBeat, earlier};
 use hca_link::{Cable, Dir, LinkError, LinkKind};
 use hca_switch::IbPort;
 use hca_vsim::DATA_VLS;
@@ -78,8 +78,7 @@ impl PacketEnd {
             return port.next_event(now, cables, timers, wants_to_send);
         }
         let ready = wants_to_send.then(|| cables[self.cable].ready_cycle(self.tx));
-        let arrival = cables[self.cable].next_arrival_cycle(self.rx);
-        ready.into_iter().chain(arrival).min()
+        earlier(ready, cables[self.cable].next_arrival_cycle(self.rx))
     }
 }
 
@@ -126,6 +125,14 @@ impl HostPort for Dma<'_> {
         let (mut at, mut rest) = (addr, bytes);
         while !rest.is_empty() {
             let lane = (at % LINE_BYTES as u64) as usize;
+            // A line is what a completion is; more are data.
+            if lane == 0 && rest.len() > LINE_BYTES {
+                let (now, later) = rest.split_at(rest.len() / LINE_BYTES * LINE_BYTES);
+                self.host.write_lines(self.now, func, at, now);
+                at = at.wrapping_add(now.len() as u64);
+                rest = later;
+                continue;
+            }
             let (now, later) = rest.split_at(rest.len().min(LINE_BYTES - lane));
             let mut line = Line::ZERO;
             line.0[lane..lane + now.len()].copy_from_slice(now);
@@ -203,21 +210,21 @@ impl Functional {
 
     /// The next cycle in which it has to be looked at.
     pub fn next_event(&self, now: u64, cables: &[Cable], with_links: bool) -> Option<u64> {
-        let ports = self.ports.iter().enumerate().flat_map(|(index, port)| {
-            let Some(end) = &port.end else {
-                return [self.card.wants_to_send(index).then_some(now + 1), None];
-            };
-            let turned = (port.is_up != cables[end.cable].is_up()).then_some(now + 1);
+        if self.card.interrupts_firmware() {
+            return Some(now + 1);
+        }
+        let mut next = earlier(self.pcie.next_event(), self.firmware.next_event(now));
+        next = earlier(next, self.card.next_event());
+        for (index, port) in self.ports.iter().enumerate() {
             let wants_to_send = self.card.wants_to_send(index);
-            [turned, end.next_event(now, cables, with_links, wants_to_send)]
-        });
-        let own = [
-            self.pcie.next_event(),
-            self.firmware.next_event(now),
-            self.card.interrupts_firmware().then_some(now + 1),
-            self.card.next_event(),
-        ];
-        ports.chain(own).flatten().min().map(|at| at.max(now + 1))
+            let of_port = match &port.end {
+                None => wants_to_send.then_some(now + 1),
+                Some(end) if port.is_up != cables[end.cable].is_up() => Some(now + 1),
+                Some(end) => end.next_event(now, cables, with_links, wants_to_send),
+            };
+            next = earlier(next, of_port);
+        }
+        next.map(|at| at.max(now + 1))
     }
 
     /// It has never been looked at.

@@ -64,7 +64,7 @@ pub use flash::Flash;
 pub use hca_abi::{OpVls, PortView};
 pub use hca_fw_core::{Identity, NUM_EQS, Neighbour, QPN_LINE_BITS, line_of};
 pub use hca_switch::{EthSwitchId, SwitchId};
-pub use hca_vsim::DATA_VLS;
+pub use hca_vsim::{DATA_VLS, has_models as has_rtl};
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use outside::{Outside, OutsideId};
 pub use peer::{Peer, PeerId};

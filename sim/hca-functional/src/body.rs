@@ -41,6 +41,8 @@ pub(crate) struct Body {
     pub srqs: Vec<Srq>,
     pub keys: [KeyTable; NUM_FUNCS],
     pub ports: Vec<Port>,
+    /// Counts changes of what ports are: P_Keys, addresses, lanes.
+    pub port_changes: u64,
     pub device_memory: DeviceMemory,
     /// Rows of the other tables.
     rows: BTreeMap<(u8, u32), [u8; ROW_BYTES]>,
@@ -62,6 +64,7 @@ impl Body {
             srqs: vec![Srq::default(); NUM_SRQS],
             keys: [KeyTable::new(); NUM_FUNCS],
             ports: (0..ports).map(|_| Port::new()).collect(),
+            port_changes: 1,
             device_memory: DeviceMemory::default(),
             rows: BTreeMap::new(),
             events: VecDeque::new(),

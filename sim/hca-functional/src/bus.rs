@@ -124,6 +124,7 @@ impl Card {
             reg::MGMT_PORT..reg::COUNTERS => {
                 let offset = addr - reg::MGMT_PORT;
                 let at = offset / reg::MGMT_PORT_STRIDE;
+                self.body.port_changes += 1;
                 if let Some(port) = self.body.ports.get_mut(at as usize) {
                     port.register_written(offset % reg::MGMT_PORT_STRIDE, value);
                 }

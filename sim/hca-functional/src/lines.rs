@@ -36,6 +36,8 @@ struct Line {
     is_established: bool,
     /// Behind the last PSN that was sent.
     sent: Option<Psn>,
+    /// What the ports were when its headers were made.
+    port_changes: u64,
 }
 
 impl Line {
@@ -50,6 +52,7 @@ impl Line {
             is_ready: false,
             is_established: false,
             sent: None,
+            port_changes: 0,
         }
     }
 
@@ -125,9 +128,12 @@ impl Lines {
     ) -> Option<T> {
         let of = self.lines[line as usize].as_deref_mut()?;
         let qpc = body.qpcs[line as usize];
-        if let (Some(port), Some(link)) = (body.port_of(&qpc), body.connection_link(&qpc)) {
-            // Its tables may have changed.
+        // The P_Key of QP0 and QP1 is that of the last packet.
+        if (of.port_changes != body.port_changes || qpc.is_gsi() || qpc.is_smi())
+            && let (Some(port), Some(link)) = (body.port_of(&qpc), body.connection_link(&qpc))
+        {
             (of.qp.config.pkey, of.qp.config.link) = (port.pkey(qpc.pkey_index()), link);
+            of.port_changes = body.port_changes;
         }
         let mut reach = Reach::new(body, host, qpc);
         reach.frame = frame;
@@ -181,6 +187,7 @@ impl Lines {
         };
         let of = self.lines[line as usize].get_or_insert_with(|| Box::new(Line::new(config)));
         of.qp.config = config;
+        of.port_changes = 0;
         if starts_sends {
             of.qp.restart_sends();
             of.sent = None;

@@ -194,6 +194,7 @@ impl Body {
             manners: Manners {
                 ask_every: 16,
                 window: 128,
+                selective: qpc.selective() && service == Service::Rc,
                 credits: qpc.credits() && service == Service::Rc,
                 ..Manners::default()
             },

@@ -178,6 +178,7 @@ impl Body {
     /// A row of the table LINK was written.
     pub fn link_written(&mut self, index: u32, row: &[u8]) {
         let (at, row_of_port) = (index / LINK_PORT_ROWS, index % LINK_PORT_ROWS);
+        self.port_changes += 1;
         let Some(port) = self.ports.get_mut(at as usize) else {
             return;
         };

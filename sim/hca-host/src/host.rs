@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use crate::iommu::{Cause, Fault, Found, IommuMap};
 use crate::remote::Ticket;
-use crate::{Interrupt, Line};
+use crate::{Interrupt, LINE_BYTES, Line};
 
 /// Faults kept for the reader; more are only counted.
 const FAULT_LOG: usize = 32;
@@ -78,6 +78,24 @@ impl Host {
         };
         if let Err(fault) = result {
             self.lose(fault);
+        }
+    }
+
+    /// The same of whole lines that follow each other; `addr` is a multiple of 64. It is for data: what others look for
+    /// at its end is a line of its own.
+    pub fn write_lines(&mut self, cycle: u64, func: u8, addr: u64, bytes: &[u8]) {
+        self.writes_seen += (bytes.len() / LINE_BYTES) as u64;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = addr.wrapping_add(done as u64);
+            let (count, result) = match self.functions.get_mut(usize::from(func)) {
+                Some(map) => map.write_lines(cycle, func, at, &bytes[done..]),
+                None => (LINE_BYTES, Err(Fault::write(func, at, Cause::Unmapped))),
+            };
+            if let Err(fault) = result {
+                self.lose(fault);
+            }
+            done += count;
         }
     }
 

@@ -421,6 +421,55 @@ impl IommuMap {
         Ok(())
     }
 
+    /// Writes the first of whole lines that follow each other, as many as go at once; `addr` is a multiple of 64. Bytes
+    /// that this was about, and how it went.
+    pub fn write_lines(
+        &mut self,
+        cycle: u64,
+        func: u8,
+        addr: u64,
+        bytes: &[u8],
+    ) -> (usize, Result<(), Fault>) {
+        debug_assert!(addr.is_multiple_of(LINE_BYTES as u64) && bytes.len().is_multiple_of(LINE_BYTES));
+        if self.lost.is_some() {
+            return (bytes.len(), Ok(()));
+        }
+        let found = self.find(addr, Access::WriteOnly).ok();
+        let left = found.as_ref().map_or(0, |(_, left)| *left);
+        let left = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let run = &bytes[..left / LINE_BYTES * LINE_BYTES];
+        match found {
+            // SAFETY: the whole run is inside the mapping, which is alive.
+            Some((Place::Ours(ptr), _)) if !run.is_empty() => unsafe { store_bytes(ptr, run) },
+            Some((Place::Theirs(target), _))
+                if !run.is_empty() && (self.log.is_none() || matches!(target, Target::Process(_))) =>
+            {
+                self.write_run(target, run);
+            }
+            // A line that is not wholly in one mapping, or whose write is noted.
+            _ => {
+                let mut line = Line::ZERO;
+                line.0.copy_from_slice(&bytes[..LINE_BYTES]);
+                return (LINE_BYTES, self.write_line(cycle, func, addr, &line, u64::MAX));
+            }
+        }
+        (run.len(), Ok(()))
+    }
+
+    fn write_run(&mut self, target: Target, run: &[u8]) {
+        let idle = self.is_idle();
+        match (target, self.remote()) {
+            (Target::Shared(memory, offset), remote) if idle || remote.is_none() => {
+                // SAFETY: whoever made the target saw that the run is inside the mapping, which is alive.
+                unsafe { store_bytes(memory.as_ptr().wrapping_add(offset), run) };
+                self.shared_writes += (run.len() / LINE_BYTES) as u64;
+            }
+            (target, Some(remote)) => remote.start_run(target, run),
+            // `find` names a process only where there is one.
+            (Target::Process(_) | Target::Shared(..), None) => {}
+        }
+    }
+
     fn write_theirs(&mut self, target: Target, line: Line, strb: u64) {
         let idle = self.is_idle();
         match (target, self.remote()) {

@@ -49,6 +49,7 @@ impl<T> Default for Late<T> {
 }
 
 impl<T> Late<T> {
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.behind.is_empty()
     }
@@ -93,7 +94,11 @@ impl<T> Late<T> {
     }
 
     /// The next cycle in which there may be something to take; none where only others can bring it about.
+    #[inline]
     pub fn next_event(&self) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
         let reads = self.reads.iter().filter_map(|read| match read.waited {
             false => Some(read.due),
             true => read.fetch.is_done().then_some(0),

@@ -33,7 +33,7 @@ pub use events::{Interrupt, MmioRequest, ReadBeat, WriteBeat};
 pub use host::Host;
 pub use iommu::{Cause, Fault, Fetch, Found, IommuMap, MapError, Mappings, Memory, SharedWrite, Touch};
 pub use params::{ParamError, PcieParams};
-pub use pcie::{PcieCounters, PcieModel};
+pub use pcie::{PcieCounters, PcieModel, earlier};
 pub use ranges::{Access, Unmapped};
 pub use remote::{Presence, Remote, RemoteMemory, Ticket, Watcher};
 pub use violation::Violation;

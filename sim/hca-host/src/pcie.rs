@@ -500,14 +500,12 @@ impl PcieModel {
     // ------------------------------------------------------------------------------------------------------
 
     /// The next cycle at which something happens by itself; none when the link is at rest.
+    #[inline]
     pub fn next_event(&self) -> Option<u64> {
         let up = self.up.next_event();
         let mmio = self.mmio.front().map(|(at, _)| *at);
         let late = self.late.next_event();
-        [up, mmio, late, self.next_completion()]
-            .into_iter()
-            .flatten()
-            .min()
+        earlier(earlier(up, mmio), earlier(late, self.next_completion()))
     }
 
     /// The memory of a client has yet to answer.
@@ -515,6 +513,7 @@ impl PcieModel {
         !self.late.is_empty()
     }
 
+    #[inline]
     fn next_completion(&self) -> Option<u64> {
         match &self.delivery {
             Some(delivery) => Some(delivery.from_cycle.max(self.next_beat_cycle)),
@@ -525,6 +524,15 @@ impl PcieModel {
     /// Reads in flight.
     pub fn tags_used(&self) -> u16 {
         self.tags_used
+    }
+}
+
+/// The earlier of two cycles that may come.
+#[inline]
+pub fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use hca_dev::{SharedMem, load_bytes, store_line};
+use hca_dev::{SharedMem, load_bytes, store_bytes, store_line};
 
 use crate::patience::Patience;
 use crate::{LINE_BYTES, Line};
@@ -54,8 +54,15 @@ pub(crate) enum Target {
 }
 
 enum Access {
-    Read { len_bytes: usize },
-    Write { line: Box<Line>, strb: u64 },
+    Read {
+        len_bytes: usize,
+    },
+    Write {
+        line: Box<Line>,
+        strb: u64,
+    },
+    /// Whole lines that follow each other.
+    Run(Box<[u8]>),
 }
 
 struct Job {
@@ -154,6 +161,7 @@ impl Common {
 
     fn run(&self, job: Job, memory: &dyn RemoteMemory) {
         match job.access {
+            Access::Run(bytes) => self.write_run(&job.target, &bytes, memory),
             Access::Read { len_bytes } => {
                 let mut bytes = vec![0; len_bytes];
                 let found = match &job.target {
@@ -178,6 +186,28 @@ impl Common {
             },
         }
         self.finish(job.number);
+    }
+
+    fn write_run(&self, target: &Target, bytes: &[u8], memory: &dyn RemoteMemory) {
+        match target {
+            Target::Process(addr) => {
+                if memory.write(*addr, bytes) {
+                    return;
+                }
+                // Some of it cannot be written: which.
+                let mut line = Line::ZERO;
+                for (at, chunk) in (*addr..).step_by(LINE_BYTES).zip(bytes.chunks_exact(LINE_BYTES)) {
+                    line.0.copy_from_slice(chunk);
+                    self.write_process(at, &line, u64::MAX, memory);
+                }
+            }
+            Target::Shared(shared, offset) => {
+                // SAFETY: whoever started it has seen that the range is inside the mapping, which is alive.
+                unsafe { store_bytes(shared.as_ptr().wrapping_add(*offset), bytes) };
+                self.shared_writes
+                    .fetch_add((bytes.len() / LINE_BYTES) as u64, Ordering::SeqCst);
+            }
+        }
     }
 
     /// All accesses up to this one are done.
@@ -394,6 +424,14 @@ impl Remote {
         let is_ring = matches!(target, Target::Shared(..));
         self.last_write = self.start(target, Access::Write { line, strb });
         if is_ring || self.waiting.len() >= WAKE_AT {
+            self.flush();
+        }
+    }
+
+    /// Whole lines that follow each other.
+    pub(crate) fn start_run(&mut self, target: Target, bytes: &[u8]) {
+        self.last_write = self.start(target, Access::Run(bytes.into()));
+        if self.waiting.len() >= WAKE_AT {
             self.flush();
         }
     }

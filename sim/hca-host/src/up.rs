@@ -85,6 +85,7 @@ impl Up {
     }
 
     /// When the host takes the next one.
+    #[inline]
     pub fn next_event(&self) -> Option<u64> {
         self.items.front().map(|item| item.taken_at)
     }

@@ -40,6 +40,9 @@ pub struct Manners {
     /// A responder with a receive queue of its own tells how many receives are there, and a requester keeps to what it
     /// is told (IBA vol1 9.7.7.2). Without it the one tells of no limit, and the other keeps none.
     pub credits: bool,
+    /// A responder may keep WRITEs behind a gap, and name what is missing (decision 0066). A requester that hears it
+    /// goes back all the same; without this the NAK is of no kind that there is.
+    pub selective: bool,
 }
 
 impl Default for Manners {
@@ -50,6 +53,7 @@ impl Default for Manners {
             ack_delay_ns: 0,
             ack_all: false,
             credits: false,
+            selective: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use hca_vsim::{Dut, Model};
 
 fn main() {
     let probe = std::env::args().nth(1).is_some_and(|arg| arg == "probe");
-    let mut dut = Dut::new(if probe { Model::Probe } else { Model::Core }, 1);
+    let mut dut = Dut::new(if probe { Model::Probe } else { Model::Core }, 1).expect("linked above");
     let cycles = 200_000u64;
     let mut start = Instant::now();
     for cycle in 0..cycles + 20 {

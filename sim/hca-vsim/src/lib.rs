@@ -1,11 +1,12 @@
 //! The Verilated card behind a safe type: ports, one evaluation at a time, waveform.
 //!
-//! This crate must not know what the ports mean; `hca-cosim` drives them.
+//! This crate must not know what the ports mean; `hca-cosim` drives them. The models are in `hca-models`: a program
+//! that does not link that crate has none, and needs neither Verilator nor a C++ compiler.
 //!
 //! ```
 //! # use hca_models as _;
 //! use hca_vsim::{Dut, Model};
-//! let mut dut = Dut::new(Model::Probe, 1);
+//! let mut dut = Dut::new(Model::Probe, 1).unwrap();
 //! dut.ports().rst_i.set(1);
 //! for clk in [0, 1, 0, 1] {
 //!     dut.ports().clk_i.set(clk);
@@ -25,7 +26,7 @@ use std::ptr::NonNull;
 
 pub use port::{Beat, In, Out};
 use room::TraceRoom;
-use shim::Entry;
+pub use shim::{Entry, Models, SocEntry, has_models, provide};
 pub use soc::{SocInputs, SocOutputs, SoftCore};
 
 include!(concat!(env!("OUT_DIR"), "/ports.rs"));
@@ -57,6 +58,10 @@ pub enum Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartChanged;
 
+/// This program was built without `hca-models`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoModels;
+
 /// One instance of a Verilated card.
 pub struct Dut {
     raw: NonNull<c_void>,
@@ -72,8 +77,8 @@ unsafe impl Send for Dut {}
 
 impl Dut {
     /// A new card, inputs at zero. `seed` decides the values that registers and RAMs have before reset.
-    pub fn new(model: Model, seed: u64) -> Self {
-        let entry = shim::entry(model);
+    pub fn new(model: Model, seed: u64) -> Result<Self, NoModels> {
+        let entry = shim::entry(model)?;
         let mut ports = std::mem::MaybeUninit::<Ports>::uninit();
         let seed = ((seed ^ (seed >> 32)) & 0x7fff_ffff) as i32 | 1;
         // SAFETY: `new` fills the whole port table.
@@ -82,14 +87,14 @@ impl Dut {
         // SAFETY: filled above with pointers that live as long as the instance.
         let ports = unsafe { ports.assume_init() };
         ports.clear_inputs();
-        Self {
+        Ok(Self {
             raw,
             entry,
             ports,
             lawful: true,
             tracing: None,
             cut_short: false,
-        }
+        })
     }
 
     /// The ports. Inputs act at the next [`Dut::eval`], outputs are of the last one.

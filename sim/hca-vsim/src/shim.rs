@@ -1,11 +1,14 @@
-//! The C entry points of the models (see shim.cpp).
+//! The C entry points of the models (see shim.cpp and soc.cpp of `hca-models`), from the crate that has the models.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{Model, Ports};
+use crate::{Model, NoModels, Ports, SocInputs, SocOutputs};
 
 /// One model's functions.
-pub(crate) struct Entry {
+#[allow(missing_docs)]
+pub struct Entry {
     pub new: unsafe extern "C" fn(c_int, *mut Ports) -> *mut c_void,
     pub eval: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub clock: unsafe extern "C" fn(*mut c_void, c_int, c_int, c_int) -> c_int,
@@ -16,75 +19,54 @@ pub(crate) struct Entry {
     pub free: unsafe extern "C" fn(*mut c_void),
 }
 
-macro_rules! model {
-    ($entry:ident, $new:ident, $eval:ident, $clock:ident, $still:ident, $open:ident, $dump:ident, $close:ident,
-     $free:ident) => {
-        unsafe extern "C" {
-            fn $new(seed: c_int, ports: *mut Ports) -> *mut c_void;
-            fn $eval(instance: *mut c_void) -> c_int;
-            fn $clock(instance: *mut c_void, is_due: c_int, checked: c_int, may_rest: c_int) -> c_int;
-            fn $still(instance: *mut c_void) -> c_int;
-            fn $open(instance: *mut c_void, path: *const c_char) -> c_int;
-            fn $dump(instance: *mut c_void, time_ps: u64);
-            fn $close(instance: *mut c_void);
-            fn $free(instance: *mut c_void);
-        }
-        static $entry: Entry = Entry {
-            new: $new,
-            eval: $eval,
-            clock: $clock,
-            still: $still,
-            trace_open: $open,
-            trace_dump: $dump,
-            trace_close: $close,
-            free: $free,
-        };
-    };
+/// Functions of the soft core.
+#[allow(missing_docs)]
+pub struct SocEntry {
+    pub new: unsafe extern "C" fn(c_int) -> *mut c_void,
+    pub step: unsafe extern "C" fn(*mut c_void, *const SocInputs, *mut SocOutputs),
+    pub free: unsafe extern "C" fn(*mut c_void),
 }
 
-#[allow(non_snake_case)]
-mod names {
-    use super::*;
-    model!(
-        CORE,
-        Vcore_new,
-        Vcore_eval,
-        Vcore_clock,
-        Vcore_still,
-        Vcore_trace_open,
-        Vcore_trace_dump,
-        Vcore_trace_close,
-        Vcore_free
-    );
-    model!(
-        PROBE,
-        Vprobe_new,
-        Vprobe_eval,
-        Vprobe_clock,
-        Vprobe_still,
-        Vprobe_trace_open,
-        Vprobe_trace_dump,
-        Vprobe_trace_close,
-        Vprobe_free
-    );
-    model!(
-        TWO,
-        Vtwo_new,
-        Vtwo_eval,
-        Vtwo_clock,
-        Vtwo_still,
-        Vtwo_trace_open,
-        Vtwo_trace_dump,
-        Vtwo_trace_close,
-        Vtwo_free
-    );
-    pub(crate) fn entry(model: Model) -> &'static Entry {
-        match model {
-            Model::Core => &CORE,
-            Model::TwoPorts => &TWO,
-            Model::Probe => &PROBE,
-        }
-    }
+/// All models.
+#[allow(missing_docs)]
+pub struct Models {
+    pub core: Entry,
+    pub two_ports: Entry,
+    pub probe: Entry,
+    pub soft_core: SocEntry,
 }
 
-pub(crate) use names::entry;
+/// Null in a program without models.
+static MODELS: AtomicPtr<Models> = AtomicPtr::new(ptr::null_mut());
+
+/// From now on the program has these models.
+///
+/// # Safety
+/// The functions are those of shim.cpp and soc.cpp, for this crate's table of ports.
+pub unsafe fn provide(models: &'static Models) {
+    MODELS.store(ptr::from_ref(models).cast_mut(), Ordering::Release);
+}
+
+fn models() -> Result<&'static Models, NoModels> {
+    let models = MODELS.load(Ordering::Acquire).cast_const();
+    // SAFETY: null, or what `provide` has been given for the life of the program.
+    unsafe { models.as_ref() }.ok_or(NoModels)
+}
+
+/// Does this program have models?
+pub fn has_models() -> bool {
+    models().is_ok()
+}
+
+pub(crate) fn entry(model: Model) -> Result<&'static Entry, NoModels> {
+    let models = models()?;
+    Ok(match model {
+        Model::Core => &models.core,
+        Model::TwoPorts => &models.two_ports,
+        Model::Probe => &models.probe,
+    })
+}
+
+pub(crate) fn soft_core() -> Result<&'static SocEntry, NoModels> {
+    Ok(&models()?.soft_core)
+}

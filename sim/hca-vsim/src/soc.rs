@@ -1,7 +1,10 @@
 //! The Verilated soft core (`hw/rtl/soc/hca_fw_soc.sv`), a clock cycle at a time.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr::NonNull;
+
+use crate::NoModels;
+use crate::shim::{self, SocEntry};
 
 /// Inputs of a cycle: ports of the same names.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,15 +43,10 @@ pub struct SocOutputs {
     pub timer_active: u8,
 }
 
-unsafe extern "C" {
-    fn Vsoc_new(seed: c_int) -> *mut c_void;
-    fn Vsoc_step(instance: *mut c_void, inputs: *const SocInputs, outputs: *mut SocOutputs);
-    fn Vsoc_free(instance: *mut c_void);
-}
-
 /// One instance.
 pub struct SoftCore {
     raw: NonNull<c_void>,
+    entry: &'static SocEntry,
     outputs: SocOutputs,
 }
 
@@ -57,21 +55,23 @@ unsafe impl Send for SoftCore {}
 
 impl SoftCore {
     /// A new one. `seed` decides what registers and memories hold before reset.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Result<Self, NoModels> {
+        let entry = shim::soft_core()?;
         let seed = ((seed ^ (seed >> 32)) & 0x7fff_ffff) as i32 | 1;
         // SAFETY: makes an instance.
-        let raw = unsafe { Vsoc_new(seed) };
-        Self {
+        let raw = unsafe { (entry.new)(seed) };
+        Ok(Self {
             raw: NonNull::new(raw).expect("the C++ shim returns an instance"),
+            entry,
             outputs: SocOutputs::default(),
-        }
+        })
     }
 
     /// A cycle with these inputs.
     #[inline]
     pub fn step(&mut self, inputs: &SocInputs) -> &SocOutputs {
         // SAFETY: raw is our live instance, both structures are those of soc.cpp.
-        unsafe { Vsoc_step(self.raw.as_ptr(), inputs, &mut self.outputs) }
+        unsafe { (self.entry.step)(self.raw.as_ptr(), inputs, &mut self.outputs) }
         &self.outputs
     }
 
@@ -85,6 +85,6 @@ impl SoftCore {
 impl Drop for SoftCore {
     fn drop(&mut self) {
         // SAFETY: raw is live and not used afterwards.
-        unsafe { Vsoc_free(self.raw.as_ptr()) }
+        unsafe { (self.entry.free)(self.raw.as_ptr()) }
     }
 }

@@ -18,7 +18,7 @@ fn run(dut: &mut Dut, cycles: u64) {
 #[test]
 fn a_waveform_can_be_written_once() {
     let path = std::env::temp_dir().join(format!("hca-vsim-{}.fst", std::process::id()));
-    let mut dut = Dut::new(Model::Probe, 1);
+    let mut dut = Dut::new(Model::Probe, 1).unwrap();
     if let Err(error) = dut.trace_open(&path) {
         assert!(error.to_string().contains("HCA_VSIM_TRACE"), "{error}");
         return;
@@ -30,6 +30,7 @@ fn a_waveform_can_be_written_once() {
     std::fs::remove_file(&path).unwrap();
     assert!(
         Dut::new(Model::Probe, 1)
+            .unwrap()
             .trace_open("/nonexistent/folder/x.fst".as_ref())
             .is_err()
     );
@@ -38,7 +39,7 @@ fn a_waveform_can_be_written_once() {
 #[test]
 fn uninitialised_state_follows_the_seed() {
     let answer = |seed| {
-        let mut dut = Dut::new(Model::Probe, seed);
+        let mut dut = Dut::new(Model::Probe, seed).unwrap();
         run(&mut dut, 6);
         // Not reset: the word for firmware.
         dut.ports().fw_req_i.set(1);
@@ -52,7 +53,7 @@ fn uninitialised_state_follows_the_seed() {
 #[test]
 fn instances_are_independent_and_may_move_between_threads() {
     let threads = [1, 2].map(|seed| {
-        let mut dut = Dut::new(Model::Probe, seed);
+        let mut dut = Dut::new(Model::Probe, seed).unwrap();
         std::thread::spawn(move || {
             run(&mut dut, 100);
             dut.ports().hrd_req_valid_o.get()
@@ -119,7 +120,7 @@ fn drive(dut: &Dut, cycle: u64) {
 #[test]
 fn edges_that_are_left_out_change_nothing() {
     for model in [Model::Core, Model::Probe] {
-        let [mut whole, mut parts] = [(); 2].map(|()| Dut::new(model, 7));
+        let [mut whole, mut parts] = [(); 2].map(|()| Dut::new(model, 7).unwrap());
         let (mut still, mut named) = (0, u64::MAX);
         for cycle in 0..CYCLES {
             drive(&whole, cycle);
@@ -146,7 +147,7 @@ fn edges_that_are_left_out_change_nothing() {
 
 #[test]
 fn registers_of_parts_that_sleep_would_have_stayed() {
-    let mut dut = Dut::new(Model::Core, 3);
+    let mut dut = Dut::new(Model::Core, 3).unwrap();
     for cycle in 0..CYCLES {
         drive(&dut, cycle);
         assert!(dut.eval());
@@ -160,7 +161,7 @@ fn registers_of_parts_that_sleep_would_have_stayed() {
 
 #[test]
 fn a_card_at_work_does_not_stand_still() {
-    let mut dut = Dut::new(Model::Core, 3);
+    let mut dut = Dut::new(Model::Core, 3).unwrap();
     let changed = |cycle| {
         drive(&dut, cycle);
         assert!(dut.eval());

@@ -1,7 +1,8 @@
 //! How much faster the card of the model is than that of RTL: the same programs on both, in the
 //! processor's time: a machine that has other work does not matter.
 //!
-//! `cargo run --release -p hca-system-tests --example design_speed`
+//! `cargo run --release -p hca-system-tests --example design_speed`; the model alone, so many times as many messages,
+//! all loads or those with a word in their name: `... --example design_speed 10 KiB`
 
 use std::error::Error;
 
@@ -56,6 +57,10 @@ const LOADS: [Load; 4] = [
 const MESSAGES: [(Design, u32); 2] = [(Design::Rtl, 320), (Design::Model, 32_000)];
 
 fn main() -> Outcome<()> {
+    if let Some(times) = std::env::args().nth(1) {
+        let word = std::env::args().nth(2).unwrap_or_default();
+        return model_alone(times.parse()?, &word);
+    }
     println!(
         "{:30} {:>14} {:>14} {:>8}",
         "processor time of a message", "RTL", "model", "ratio"
@@ -63,12 +68,6 @@ fn main() -> Outcome<()> {
     for load in &LOADS {
         let mut us = Vec::new();
         for (design, messages) in MESSAGES {
-            // A long message is as good as many.
-            let messages = if load.bytes > 4096 {
-                messages / 10
-            } else {
-                messages
-            };
             us.push(carry(design, load, messages)?);
         }
         println!(
@@ -82,8 +81,23 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
+fn model_alone(times: u32, word: &str) -> Outcome<()> {
+    let [_, (design, messages)] = MESSAGES;
+    for load in LOADS.iter().filter(|load| load.name.contains(word)) {
+        let us = carry(design, load, messages * times)?;
+        println!("{:30} {us:>11.2} us", load.name);
+    }
+    Ok(())
+}
+
 /// Microseconds for each message.
 fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
+    // A long message is as good as many.
+    let messages = if load.bytes > 4096 {
+        messages / 10
+    } else {
+        messages
+    };
     let rig = Rig::new(&RigConfig {
         designs: [design; 2],
         ..RigConfig::new(1, LinkKind::Ethernet)

@@ -40,6 +40,7 @@ mod traffic;
 mod upheaval;
 
 // Programs that use this crate have the cards.
+#[cfg(feature = "rtl")]
 use hca_models as _;
 
 pub use arena::Arena;

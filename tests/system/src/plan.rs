@@ -251,7 +251,7 @@ impl Plan {
         }
         let congestion = draw_congestion(&mut Rng::new(seed, "congestion"));
         // The card of the model refuses it.
-        let has_congestion = link == LinkKind::Ethernet && Design::chosen() == Design::Rtl;
+        let has_congestion = link == LinkKind::Ethernet && options.designs == [Design::Rtl; 2];
         Self {
             link,
             faults: options.faults.unwrap_or(faults),

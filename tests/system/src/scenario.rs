@@ -10,6 +10,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
+use hca_cosim::Design;
 use hca_host::PcieParams;
 use hca_link::{CableStats, FaultSpec, LinkKind};
 
@@ -28,6 +29,8 @@ const REST_CYCLES: u64 = 40_000_000;
 /// Bounds of a scenario; what is `None` is drawn.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What the cards are made of.
+    pub designs: [Design; 2],
     /// Personality of the ports.
     pub link: Option<LinkKind>,
     /// Faults of each cable.
@@ -63,6 +66,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            designs: [Design::chosen(); 2],
             link: None,
             faults: None,
             selective: None,
@@ -165,6 +169,10 @@ pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) ->
 /// Options of `hca soak` that are not as usual.
 fn repeat(options: &Options) -> String {
     let mut text = String::new();
+    if options.designs != [Design::Rtl; 2] {
+        let [first, second] = options.designs.map(Design::name);
+        text += &format!(" --cards {first},{second}");
+    }
     if let Some(count) = options.switches {
         text += &format!(" --switches {count}");
     }
@@ -194,6 +202,7 @@ fn run_plan(
     });
     let config = RigConfig::new(seed, plan.link);
     let mut rig = Rig::new(&RigConfig {
+        designs: options.designs,
         switches: options.switches.unwrap_or(config.switches),
         faults: plan.faults,
         pcie,

@@ -2,14 +2,18 @@
 //! and UD, every atomic once (REL-1, REL-17, WIRE-17, REL-16, REL-19, XPORT-1 to XPORT-6), whatever QPs and programs
 //! come and go meanwhile (QPS-16).
 
+use hca_cosim::Design;
 use hca_system_tests::scenario::{Options, run};
 
 /// Runs seeds; stops at the first failure, whose text says how to repeat it.
 fn soak(seeds: impl Iterator<Item = u64>) {
-    let options = Options::default();
+    soak_with(&Options::default(), seeds);
+}
+
+fn soak_with(options: &Options, seeds: impl Iterator<Item = u64>) {
     let (mut count, mut bytes) = (0, 0);
     for seed in seeds {
-        match run(seed, &options) {
+        match run(seed, options) {
             Ok(report) => bytes += report.bytes,
             Err(failure) => panic!("{failure}"),
         }
@@ -57,6 +61,31 @@ fn fixed_seeds_151_to_175() {
 #[test]
 fn fixed_seeds_176_to_200() {
     soak(176..=200);
+}
+
+fn soak_cards(designs: [Design; 2], seeds: impl Iterator<Item = u64>) {
+    let options = Options {
+        designs,
+        ..Options::default()
+    };
+    soak_with(&options, seeds);
+}
+
+/// Cards without gates: all seeds above in seconds, and more.
+#[test]
+fn model_seeds_1_to_400() {
+    soak_cards([Design::Model; 2], 1..=400);
+}
+
+/// A card of each: what one takes for right the other must, too.
+#[test]
+fn model_and_rtl_seeds_1_to_12() {
+    soak_cards([Design::Model, Design::Rtl], 1..=12);
+}
+
+#[test]
+fn rtl_and_model_seeds_13_to_24() {
+    soak_cards([Design::Rtl, Design::Model], 13..=24);
 }
 
 /// `make soak SEEDS=1000`; START moves on to seeds not yet seen.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use hca_dev::{SharedMem, UserMemory};
 
 use super::*;
+use crate::Host;
 use crate::remote::{RemoteMemory, Watcher};
 
 struct Nobody;
@@ -43,6 +44,44 @@ fn reads_and_writes_cross_mappings() {
     assert_eq!(unsafe { *a.as_ptr().add(4063) }, 32);
     let fault = map.read(3, 0x10_0000 + 4064 + 4090, &mut out).err().unwrap();
     assert_eq!(fault, Fault::read(3, 0x10_0000 + 4064 + 4096, Cause::Unmapped));
+}
+
+#[test]
+fn lines_in_one_go_are_what_they_are_one_by_one() {
+    let (line, addr) = (|at: usize| Line([at as u8 + 1; 64]), 0x10_0000);
+    let bytes: Vec<u8> = (0..130).flat_map(|at| line(at).0).collect();
+    let run = |in_one_go: bool, noted: bool| {
+        let mut host = Host::new(1);
+        let (a, a_memory) = shared(4096);
+        let (b, b_memory) = shared(4096);
+        let map = host.function(0).unwrap();
+        // A line lies in both mappings, and the last ones in none.
+        map.map(addr, 4064, a_memory).unwrap();
+        map.map(addr + 4064, 4096, b_memory).unwrap();
+        map.log_shared_writes(noted);
+        if in_one_go {
+            host.write_lines(3, 0, addr, &bytes);
+        } else {
+            for at in 0..130 {
+                host.write_line(3, 0, addr + 64 * at as u64, &line(at), u64::MAX);
+            }
+        }
+        let found = [a, b].map(|memory| {
+            let mut found = vec![0; 4096];
+            // SAFETY: the mapping has so many bytes, and nobody else has it.
+            unsafe { load_bytes(memory.as_ptr(), &mut found) };
+            found
+        });
+        let map = host.function(0).unwrap();
+        let noted = (map.shared_writes(), map.take_shared_writes());
+        let faults: Vec<_> = host.faults().copied().collect();
+        (found, noted, faults, host.fault_count(), host.writes_seen())
+    };
+    for noted in [false, true] {
+        let one_by_one = run(false, noted);
+        assert_eq!(run(true, noted), one_by_one);
+        assert_eq!(one_by_one.3, 3, "{:?}", one_by_one.2);
+    }
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub struct ConnectionSpec {
 pub const PIPELINE_NS: u64 = 3_000;
 
 /// Syndrome of the NAK that names some packets, on a connection that has agreed.
-const NAK_SELECTIVE: u8 = 0x68;
+pub(crate) const NAK_SELECTIVE: u8 = 0x68;
 /// PSNs behind the expected one of which such a responder remembers that they have come.
 const AHEAD_PSNS: i32 = 64;
 /// Packets that such a NAK can name.

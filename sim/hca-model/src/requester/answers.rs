@@ -4,6 +4,7 @@ use hca_abi::WcStatus;
 use hca_wire::{NakCode, Operation, Psn, Syndrome};
 
 use super::{Requester, segment};
+use crate::checker::NAK_SELECTIVE;
 use crate::config::{QpConfig, Service};
 use crate::packet::Packet;
 use crate::timers::{ack_timeout_ns, rnr_wait_ns};
@@ -77,6 +78,8 @@ impl Requester {
         match syndrome {
             Syndrome::Ack { .. } => None,
             Syndrome::Nak(NakCode::PsnSequence) => self.go_back(),
+            // It is said again and again; once is enough, and what is lost then has its time.
+            Syndrome::Reserved(NAK_SELECTIVE) if config.manners.selective => self.ask_again(),
             Syndrome::Nak(NakCode::InvalidRequest) => Some(WcStatus::RemInvReqErr),
             Syndrome::Nak(NakCode::RemoteAccess) => Some(WcStatus::RemAccessErr),
             Syndrome::Nak(NakCode::RemoteOperational) => Some(WcStatus::RemOpErr),

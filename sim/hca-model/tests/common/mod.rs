@@ -267,6 +267,7 @@ pub fn draw_config(rng: &mut Rng, config: &mut QpConfig, start: [u32; 2], node: 
         ack_delay_ns: rng.pick(&[0, 0, 300, 5_000]),
         ack_all: rng.percent(30),
         credits: rng.percent(60),
+        selective: false,
     };
 }
 

@@ -11,7 +11,7 @@ use hca_verbs::{
 use hca_wire::LID_MULTICAST;
 
 use super::plan::Goal;
-use super::{BINDS, Conn, CqRun, Handle, Pool, Seat, Services, Stage, Window, wrong};
+use super::{BINDS, Conn, CqRun, Handle, MARKS, Pool, Seat, Services, Stage, Window, wrong};
 use crate::node::{Dev, connect, path};
 use crate::plan::INLINE_BYTES_MAX;
 use crate::rig::RigError;
@@ -136,7 +136,7 @@ impl Services<'_> {
         let pool = plan.pool.map(|pool| &self.plan.pools[pool]);
         let lane = plan.lane.map(|lane| &self.plan.lanes[lane]);
         let cap = QpCap {
-            max_send_wr: lane.map_or(1, |lane| lane.depth) + BINDS,
+            max_send_wr: lane.map_or(1, |lane| lane.depth) + BINDS + MARKS,
             max_recv_wr: pool.map_or(1, |pool| pool.depth),
             max_send_sge: MAX_SGE,
             max_recv_sge: pool.map_or(1, |pool| pool.max_sge),

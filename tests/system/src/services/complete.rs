@@ -4,7 +4,7 @@ use hca_verbs::{Service, WcOpcode, WcStatus, WorkCompletion};
 
 use super::plan::{Kind, Message};
 use super::post::{cut, gather};
-use super::{BIND_BIT, MODERATION_CYCLES, RECV_BIT, Services, Stage, wrong};
+use super::{BIND_BIT, MARK_BIT, MODERATION_CYCLES, Mark, RECV_BIT, Services, Stage, wrong};
 use crate::rig::RigError;
 
 /// Which completions are taken.
@@ -44,7 +44,7 @@ impl Services<'_> {
                         )));
                     }
                     changed = true;
-                    self.completions += 1;
+                    self.completions += u64::from(wc[0].wr_id & (RECV_BIT | MARK_BIT) != MARK_BIT);
                     self.take(node, &wc[0])?;
                 }
             }
@@ -71,6 +71,8 @@ impl Services<'_> {
             self.take_receive(seat, index, at, wc, &here)
         } else if wc.wr_id & BIND_BIT != 0 {
             self.take_bind(index, at == 1, wc, &here)
+        } else if wc.wr_id & MARK_BIT != 0 {
+            self.take_mark(seat, index, wc, &here)
         } else {
             self.take_send(seat, index, at, wc, &here)
         }
@@ -114,6 +116,33 @@ impl Services<'_> {
         };
         if !is_inv {
             window.bound = window.binding.take();
+        }
+        Ok(())
+    }
+
+    /// QPS-14: everything before it has completed; what was not signaled and is not flushed was carried out.
+    fn take_mark(
+        &mut self,
+        seat: usize,
+        lane: usize,
+        wc: &WorkCompletion,
+        here: &str,
+    ) -> Result<(), RigError> {
+        let plan = self.plan.lanes.get(lane).filter(|plan| plan.seat == seat);
+        let run = self.lanes.get_mut(lane).filter(|run| run.mark == Mark::Posted);
+        let (Some(run), true) = (run, plan.is_some() && wc.status == WcStatus::WrFlushErr) else {
+            return Err(wrong(format!("{here}: {wc:?} of the last work request of a QP")));
+        };
+        let (done, next) = (run.done, run.next);
+        if !run.due.is_empty() || (run.has_failed && done != next) {
+            return Err(wrong(format!(
+                "{here}: {done} of {next} posted are done, {:?} were due, and nothing comes behind this one",
+                run.due
+            )));
+        }
+        (run.mark, run.done) = (Mark::Back, next);
+        for at in done..next {
+            self.settle(lane, at, here)?;
         }
         Ok(())
     }

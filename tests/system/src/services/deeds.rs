@@ -5,7 +5,7 @@ use hca_verbs::{QpAttr, QpAttrMask, QpState, Service};
 use super::build::group_gid;
 use super::complete::Take;
 use super::plan::{Deed, DeedPlan, Kind};
-use super::{Handle, Services, Stage, wrong};
+use super::{Handle, Mark, Services, Stage, wrong};
 use crate::rig::{Rig, RigError};
 
 /// What is under way for a QP that is gone has left cables and cards by then.
@@ -112,6 +112,7 @@ impl Services<'_> {
                 if !told {
                     for seat in &self.plan.conns[conn].seats {
                         self.move_to(*seat, QpState::Err)?;
+                        self.post_mark(*seat)?;
                     }
                     self.conns[conn].stage = Stage::Falling {
                         seat,
@@ -150,7 +151,7 @@ impl Services<'_> {
         self.plan.conns[conn].seats.iter().all(|seat| {
             let plan = self.seat_plan(*seat);
             let lane = plan.lane.map(|lane| &self.lanes[lane]);
-            let sent = lane.is_none_or(|lane| lane.done == lane.next);
+            let sent = lane.is_none_or(|lane| lane.mark == Mark::Back);
             let received = plan.pool.is_none_or(|pool| match &self.pools[pool] {
                 pool if pool.shared.is_some() => self.seats[*seat].last_wqe,
                 pool => pool.posted.is_empty(),
@@ -200,6 +201,7 @@ impl Services<'_> {
             let run = &mut self.lanes[lane];
             run.done = run.next;
             run.due.clear();
+            run.mark = Mark::None;
         }
         Ok(())
     }

@@ -41,8 +41,12 @@ pub(crate) const FUNC: u8 = 2;
 /// Bits of a wr_id that mark a receive, and a window's work; the lane, pool or connection is above, the index below.
 const RECV_BIT: u64 = 1 << 31;
 const BIND_BIT: u64 = 1 << 30;
+/// The work request behind all others of a QP that has come to ERR.
+const MARK_BIT: u64 = 1 << 29;
 /// Work requests of a window at a time, beside those of a lane.
 const BINDS: u32 = 2;
+/// The same for [`Mark`].
+const MARKS: u32 = 1;
 /// Longest time that a moderated event waits, and some.
 const MODERATION_CYCLES: u64 = 6_000;
 /// An event has come by then, behind the slowest host and firmware.
@@ -116,6 +120,17 @@ struct Lane {
     heard_by: HashMap<(usize, usize), u32>,
     /// By message: the atomic that was asked for.
     asked: HashMap<usize, Asked>,
+    mark: Mark,
+}
+
+/// A work request that is posted when a QP has come to ERR. Before it comes back flushed, everything has completed that
+/// ever will: what was not signaled may have been carried out before, and nobody says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mark {
+    #[default]
+    None,
+    Posted,
+    Back,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use super::build::QKEY;
 use super::ledger::Ledger;
 use super::plan::{Goal, Kind, LanePlan, Message};
 use super::words::Asked;
-use super::{ARMS, BIND_BIT, Handle, RECV_BIT, Seat, Services, Stage, wrong};
+use super::{ARMS, BIND_BIT, Handle, MARK_BIT, Mark, RECV_BIT, Seat, Services, Stage, wrong};
 use crate::plan::Piece;
 use crate::rig::RigError;
 
@@ -163,6 +163,39 @@ impl Services<'_> {
             .extend((first..first + count).filter(|at| plan.messages[*at].signaled));
         run.next += count;
         Ok(true)
+    }
+
+    /// The last work request of a QP in ERR, if it is one that sends.
+    pub(super) fn post_mark(&mut self, seat: usize) -> Result<(), RigError> {
+        let Some(lane) = self.seat_plan(seat).lane else {
+            return Ok(());
+        };
+        let goal = self.plan.lanes[lane].messages[0].goal;
+        let to = self.number_of(goal);
+        let wr = SendWr {
+            wr_id: (lane as u64) << 32 | MARK_BIT,
+            op: SendOp::Send,
+            flags: SendFlags::SIGNALED,
+            data: WrData::Sges(&[]),
+        };
+        let Handle::Qp(qp) = &mut self.seats[seat].handle else {
+            return Err(wrong(format!("lane {lane} has no QP")));
+        };
+        let mut posting = qp.start_posting();
+        let pushed = match goal {
+            Goal::Pool(_) => posting.push_xrc(&wr, to),
+            Goal::Peer => posting.push(&wr),
+            goal => {
+                let way = self.ways.get(&(seat, goal));
+                let way = way.ok_or_else(|| wrong(format!("no way to {goal:?}")))?;
+                let to = way.to(to, QKEY);
+                posting.push_datagram(&Datagram { wr, to })
+            }
+        };
+        pushed.map_err(|error| wrong(format!("lane {lane}, its last work request: {error}")))?;
+        drop(posting);
+        self.lanes[lane].mark = Mark::Posted;
+        Ok(())
     }
 
     /// What a message needs to be posted; from now on it may do what it does.

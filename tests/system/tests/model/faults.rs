@@ -115,6 +115,7 @@ fn draw_manners(rng: &mut Rng) -> Manners {
         ack_delay_ns: rng.pick(&[0, 0, 2_000, 20_000]),
         ack_all: rng.percent(30),
         credits: rng.percent(50),
+        selective: false,
     }
 }
 
