@@ -62,6 +62,8 @@ WrOpcode("wr_opcode", "WrOp", 8, Hardware) {
         SendWithInv = 9,
         /// TCP segmentation offload.
         Tso = 10,
+        /// Register memory under a key that is free (IBV_WR_DRIVER1).
+        RegMr = 11,
     }
 }
 
@@ -82,6 +84,8 @@ WcOpcode("wc_opcode", "WcOp", 8, Hardware) {
         BindMw = 5,
         /// Local invalidate.
         LocalInv = 6,
+        /// Fast registration.
+        RegMr = 10,
         /// Receive of a SEND.
         Recv = 128,
         /// Receive WQE consumed by RDMA WRITE with immediate.

@@ -67,6 +67,7 @@ fn operations() -> Vec<(&'static str, SendOp)> {
             },
         ),
         ("bind a window", SendOp::BindMw(bind)),
+        ("fast registration", SendOp::RegMr(RegMr::default())),
         (
             "local invalidate",
             SendOp::LocalInv {

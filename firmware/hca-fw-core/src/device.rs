@@ -68,6 +68,7 @@ impl Control {
                 | device_cap::PORT_ACTIVE_EVENT
                 | device_cap::XRC
                 | device_cap::MEM_WINDOW
+                | device_cap::MEM_MGT_EXTENSIONS
                 | device_cap::MEM_WINDOW_TYPE_2B,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));

@@ -93,11 +93,31 @@ pub enum SendOp {
     },
     /// Binds a memory window. Without data.
     BindMw(MwBind),
-    /// Invalidates a window of type 2 that was bound through this queue. Without data.
+    /// Registers memory under a key that is free: fast registration. Without data.
+    RegMr(RegMr),
+    /// Invalidates a window of type 2 that was bound through this queue, or a region that a work request of its domain
+    /// has registered. Without data.
     LocalInv {
-        /// Its R_Key.
+        /// Its key.
         invalidate_rkey: u32,
     },
+}
+
+/// What a key for fast registration is to be of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegMr {
+    /// L_Key and R_Key from now on: the row, and another low byte.
+    pub key: u32,
+    /// First virtual address.
+    pub addr: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Access flags: LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
+    pub access: u32,
+    /// Pages have 1 << this bytes, 12..=30.
+    pub page_shift: u8,
+    /// Bus address of their list, a multiple of 64.
+    pub page_list_addr: u64,
 }
 
 /// What a window is to be.
@@ -130,6 +150,7 @@ impl SendOp {
             Self::AtomicCmpAndSwp { .. } => WrOpcode::AtomicCmpAndSwp,
             Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
             Self::BindMw(_) => WrOpcode::BindMw,
+            Self::RegMr(_) => WrOpcode::RegMr,
             Self::LocalInv { .. } => WrOpcode::LocalInv,
         }
     }
@@ -139,14 +160,14 @@ impl SendOp {
         self.is_atomic() || matches!(self, Self::RdmaRead { .. })
     }
 
-    /// It binds a window, or invalidates one.
+    /// It makes a key good for something, or good for nothing.
     pub(crate) fn needs_windows(&self) -> bool {
         self.is_local() || matches!(self, Self::SendWithInv { .. })
     }
 
     /// No packet goes out, and there is no data.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Self::BindMw(_) | Self::LocalInv { .. })
+        matches!(self, Self::BindMw(_) | Self::RegMr(_) | Self::LocalInv { .. })
     }
 
     pub(crate) fn is_atomic(&self) -> bool {
