@@ -326,6 +326,7 @@ enum hca_wr_opcode {
     HCA_WR_OPCODE_BIND_MW = 8, /* Bind a memory window. */
     HCA_WR_OPCODE_SEND_WITH_INV = 9, /* SEND that invalidates an R_Key at the receiver. */
     HCA_WR_OPCODE_TSO = 10, /* TCP segmentation offload. */
+    HCA_WR_OPCODE_REG_MR = 11, /* Register memory under a key that is free (IBV_WR_DRIVER1). */
     HCA_WR_OPCODE_ATOMIC_WRITE = 15, /* 8 bytes written at once, in order with READs and atomics. */
 };
 
@@ -339,6 +340,7 @@ enum hca_wc_opcode {
     HCA_WC_OPCODE_BIND_MW = 5, /* Memory window bind. */
     HCA_WC_OPCODE_LOCAL_INV = 6, /* Local invalidate. */
     HCA_WC_OPCODE_ATOMIC_WRITE = 9, /* ATOMIC WRITE. */
+    HCA_WC_OPCODE_REG_MR = 10, /* Fast registration. */
     HCA_WC_OPCODE_RECV = 128, /* Receive of a SEND. */
     HCA_WC_OPCODE_RECV_RDMA_WITH_IMM = 129, /* Receive WQE consumed by RDMA WRITE with immediate. */
 };
@@ -926,8 +928,8 @@ struct hca_sq_wqe_atomic {
 #define HCA_SQ_WQE_ATOMIC_SWAP_LSB 64u
 #define HCA_SQ_WQE_ATOMIC_SWAP_BITS 64u
 
-/* Bytes 32..64 of a BIND_MW WQE; remote_addr is the first address of the window, rkey its new key, and
-   num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32. */
+/* Bytes 32..64 of a BIND_MW or REG_MR WQE; remote_addr is the first address of the window or region,
+   rkey its new key, and num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32. */
 struct hca_sq_wqe_bind {
     uint8_t bytes[32];
 };
@@ -940,6 +942,10 @@ struct hca_sq_wqe_bind {
 #define HCA_SQ_WQE_BIND_ACCESS_BITS 6u
 #define HCA_SQ_WQE_BIND_IS_TYPE_2_LSB 104u
 #define HCA_SQ_WQE_BIND_IS_TYPE_2_BITS 1u
+#define HCA_SQ_WQE_BIND_PAGE_SHIFT_LSB 112u
+#define HCA_SQ_WQE_BIND_PAGE_SHIFT_BITS 6u
+#define HCA_SQ_WQE_BIND_PAGE_LIST_ADDR_LSB 128u
+#define HCA_SQ_WQE_BIND_PAGE_LIST_ADDR_BITS 64u
 
 /* Scatter/gather entry. */
 struct hca_sge {
@@ -1191,6 +1197,8 @@ struct hca_mpt {
 #define HCA_MPT_IS_TYPE_2_BITS 1u
 #define HCA_MPT_IS_NULL_LSB 3u
 #define HCA_MPT_IS_NULL_BITS 1u
+#define HCA_MPT_IS_FAST_LSB 4u
+#define HCA_MPT_IS_FAST_BITS 1u
 #define HCA_MPT_LOCAL_WRITE_LSB 8u
 #define HCA_MPT_LOCAL_WRITE_BITS 1u
 #define HCA_MPT_REMOTE_WRITE_LSB 9u
@@ -1223,6 +1231,10 @@ struct hca_mpt {
 #define HCA_MPT_IOVA_BITS 64u
 #define HCA_MPT_LIST_OFFSET_LSB 320u
 #define HCA_MPT_LIST_OFFSET_BITS 64u
+#define HCA_MPT_MAX_PAGES_LSB 384u
+#define HCA_MPT_MAX_PAGES_BITS 32u
+#define HCA_MPT_NUM_PAGES_LSB 416u
+#define HCA_MPT_NUM_PAGES_BITS 32u
 
 /* Where a function's keys are: a key table. */
 struct hca_key_table {
@@ -1915,6 +1927,8 @@ struct hca_reg_mr_cmd {
 #define HCA_REG_MR_CMD_ROW_BITS 32u
 #define HCA_REG_MR_CMD_IS_NULL_LSB 416u
 #define HCA_REG_MR_CMD_IS_NULL_BITS 1u
+#define HCA_REG_MR_CMD_IS_FAST_LSB 417u
+#define HCA_REG_MR_CMD_IS_FAST_BITS 1u
 
 /* ALLOC_DM. The handle is the number of its first page, from which its bus addresses follow: page n of
    a function is at n * DM_PAGE_BYTES behind DM_BUS_HIGH. */

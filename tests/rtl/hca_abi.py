@@ -175,6 +175,7 @@ class WrOpcode(enum.IntEnum):
     BIND_MW = 0x8
     SEND_WITH_INV = 0x9
     TSO = 0xa
+    REG_MR = 0xb
     ATOMIC_WRITE = 0xf
 
 
@@ -189,6 +190,7 @@ class WcOpcode(enum.IntEnum):
     BIND_MW = 0x5
     LOCAL_INV = 0x6
     ATOMIC_WRITE = 0x9
+    REG_MR = 0xa
     RECV = 0x80
     RECV_RDMA_WITH_IMM = 0x81
 
@@ -883,6 +885,8 @@ STRUCTS = {
             "lkey": (64, 32),
             "access": (96, 6),
             "is_type_2": (104, 1),
+            "page_shift": (112, 6),
+            "page_list_addr": (128, 64),
         },
     },
     "sge": {
@@ -1022,6 +1026,7 @@ STRUCTS = {
             "is_window": (1, 1),
             "is_type_2": (2, 1),
             "is_null": (3, 1),
+            "is_fast": (4, 1),
             "local_write": (8, 1),
             "remote_write": (9, 1),
             "remote_read": (10, 1),
@@ -1038,6 +1043,8 @@ STRUCTS = {
             "length": (192, 64),
             "iova": (256, 64),
             "list_offset": (320, 64),
+            "max_pages": (384, 32),
+            "num_pages": (416, 32),
         },
     },
     "key_table": {
@@ -1456,6 +1463,7 @@ STRUCTS = {
             "page_shift": (352, 8),
             "row": (384, 32),
             "is_null": (416, 1),
+            "is_fast": (417, 1),
         },
     },
     "alloc_dm_cmd": {

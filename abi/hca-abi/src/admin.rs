@@ -423,6 +423,9 @@ layout! {
         row set_row: u32 [48, 0, 32];
         /// Null region: access LOCAL_WRITE, direct, of two pages of 4 KiB of zeros at iova; start is 0.
         is_null set_is_null: bool [52, 0, 1] "V-133";
+        /// A key for fast registration: not valid, until a work request says of what. num_pages: how many it may touch;
+        /// the rest is of a region that has so many.
+        is_fast set_is_fast: bool [52, 1, 1] "MEM-16";
     }
 }
 

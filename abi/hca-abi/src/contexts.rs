@@ -174,6 +174,8 @@ layout! {
         /// Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of two pages of 4
         /// KiB of zeros, which are read.
         is_null set_is_null: bool [0, 3, 1] "V-133";
+        /// Region for fast registration: a work request makes it valid, another one, or a SEND with invalidate, not.
+        is_fast set_is_fast: bool [0, 4, 1] "MEM-16";
         /// Bits 0..=5 of this byte are the low bits of the access flags.
         local_write set_local_write: bool [1, 0, 1];
         /// Peer may RDMA WRITE.
@@ -207,6 +209,10 @@ layout! {
         iova set_iova: u64 [32, 0, 64];
         /// With a page list: how many bytes start is behind the beginning of the list's first page.
         list_offset set_list_offset: u64 [40, 0, 64];
+        /// Fast registration: how many pages a region of this key may touch.
+        max_pages set_max_pages: u32 [48, 0, 32] "MEM-16";
+        /// Fast registration: entries of the page list of now, or of last time.
+        num_pages set_num_pages: u32 [52, 0, 32];
     }
 }
 

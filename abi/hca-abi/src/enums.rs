@@ -62,6 +62,8 @@ WrOpcode("wr_opcode", "WrOp", 8, Hardware) {
         SendWithInv = 9,
         /// TCP segmentation offload.
         Tso = 10,
+        /// Register memory under a key that is free (IBV_WR_DRIVER1).
+        RegMr = 11,
         /// 8 bytes written at once, in order with READs and atomics.
         AtomicWrite = 15,
     }
@@ -86,6 +88,8 @@ WcOpcode("wc_opcode", "WcOp", 8, Hardware) {
         LocalInv = 6,
         /// ATOMIC WRITE.
         AtomicWrite = 9,
+        /// Fast registration.
+        RegMr = 10,
         /// Receive of a SEND.
         Recv = 128,
         /// Receive WQE consumed by RDMA WRITE with immediate.

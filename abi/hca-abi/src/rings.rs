@@ -117,17 +117,21 @@ layout! {
 }
 
 layout! {
-    /// Bytes 32..64 of a BIND_MW WQE; remote_addr is the first address of the window, rkey its new key, and num_sge,
-    /// length and inline_data are 0. LOCAL_INV has nothing behind byte 32.
+    /// Bytes 32..64 of a BIND_MW or REG_MR WQE; remote_addr is the first address of the window or region, rkey its new
+    /// key, and num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32.
     SqWqeBind("sq_wqe_bind", 32, Hardware) {
-        /// Bytes of the window; type 1: 0 ends the binding.
+        /// Bytes of the window or region; type 1: 0 ends the binding.
         length set_length: u64 [0, 0, 64] "V-137";
-        /// L_Key of the region.
+        /// BIND_MW: L_Key of the region.
         lkey set_lkey: u32 [8, 0, 32];
-        /// Rights: bits 1, 2, 3 and 5 of the access flags.
+        /// Rights: BIND_MW: bits 1, 2, 3 and 5 of the access flags; REG_MR: bits 0 to 3.
         access set_access: u8 [12, 0, 6] "V-139";
-        /// The window is of type 2, and must not be bound.
+        /// BIND_MW: the window is of type 2, and must not be bound.
         is_type_2 set_is_type_2: bool [13, 0, 1] "V-136";
+        /// REG_MR: page size is 1 << this, 12..=30.
+        page_shift set_page_shift: u8 [14, 0, 6] "MEM-16";
+        /// REG_MR: bus address of the page list, a multiple of 64.
+        page_list_addr set_page_list_addr: u64 [16, 0, 64] "MEM-16";
     }
 }
 

@@ -135,6 +135,7 @@ fn other_operations_have_no_plain_form() {
         WrOpcode::AtomicFetchAndAdd,
         WrOpcode::BindMw,
         WrOpcode::LocalInv,
+        WrOpcode::RegMr,
         WrOpcode::SendWithInv,
     ] {
         let (mut plain, _) = forms(WrOpcode::Send, SendFlags::SIGNALED, &[]);

@@ -110,7 +110,7 @@ pub use hca_abi::{
 };
 pub use hca_driver::{
     AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, Opcodes,
-    OpenOptions, PlainWr, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
+    OpenOptions, PlainWr, PostError, RecvWr, RegMr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use objects::ah::Ah;
 pub use objects::channel::CompChannel;
@@ -118,6 +118,7 @@ pub use objects::congestion::Congestion;
 pub use objects::context::Context;
 pub use objects::cq::{Cq, CqOptions, WorkCompletion};
 pub use objects::device_memory::DeviceMemory;
+pub use objects::fast_mr::{FastMr, MAX_FAST_PAGES};
 pub use objects::flow::{Flow, FlowCounts};
 pub use objects::link::{EtsConfig, LinkConfig, LinkCounters, LinkStatus, PfcStatus, VlArbTable};
 pub use objects::lldp::LldpStatus;

@@ -68,6 +68,7 @@ fn operations() -> Vec<(&'static str, SendOp)> {
         ),
         ("ATOMIC WRITE", SendOp::AtomicWrite { remote_addr, rkey }),
         ("bind a window", SendOp::BindMw(bind)),
+        ("fast registration", SendOp::RegMr(RegMr::default())),
         (
             "local invalidate",
             SendOp::LocalInv {

@@ -73,6 +73,7 @@ impl Control {
                 | device_cap::XRC
                 | migration
                 | device_cap::MEM_WINDOW
+                | device_cap::MEM_MGT_EXTENSIONS
                 | device_cap::MEM_WINDOW_TYPE_2B
                 | device_cap::ATOMIC_WRITE,
         );

@@ -140,7 +140,9 @@ impl Control {
         let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
         let mpt = read_row(hal, func, addr, bytes)?;
         require_handle(
-            mpt.valid() && !mpt.is_window() && mpt.tag() == lkey as u8 && mpt.func() == func,
+            (mpt.is_fast() || (mpt.valid() && mpt.tag() == lkey as u8))
+                && !mpt.is_window()
+                && mpt.func() == func,
             refusal,
         )?;
         self.own_pd(func, mpt.pd()).map_err(|_| refusal)?;
@@ -219,7 +221,8 @@ impl Control {
         let mut mpt = read_row(hal, func, addr, HEAD_BYTES)?;
         require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
-        mpt.set_valid(true);
+        mpt.set_valid(!cmd.is_fast());
+        mpt.set_is_fast(cmd.is_fast());
         mpt.set_is_null(cmd.is_null());
         mpt.set_access(rights & GRANTED);
         mpt.set_func(func);
@@ -230,6 +233,7 @@ impl Control {
         mpt.set_iova(if direct { cmd.iova() } else { cmd.page_list_addr() });
         let below = (1 << u32::from(cmd.page_shift())) - 1;
         mpt.set_list_offset(if direct { 0 } else { cmd.start() & below });
+        mpt.set_max_pages(cmd.num_pages());
         let key = index_of(func, row) << 8 | u32::from(mpt.tag());
         let then = Then::TellRegion(key);
         Ok(Rest::Store(prepare(hal, func, row, addr, &mpt, !direct, then)))
@@ -256,6 +260,7 @@ impl Control {
     pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<Rest> {
         let (row, addr, mut mpt) = self.own_mr(hal, func, lkey, HEAD_BYTES)?;
         mpt.set_valid(false);
+        mpt.set_is_fast(false);
         mpt.set_is_null(false);
         Ok(Rest::Store(prepare(
             hal,
@@ -368,15 +373,15 @@ fn require_handle(ok: bool, refusal: (AdminStatus, u32)) -> CmdResult {
 
 /// A row that no region and no window has.
 fn require_free(mpt: &Mpt, row: u32) -> CmdResult {
-    if mpt.valid() || mpt.is_window() {
+    if mpt.valid() || mpt.is_window() || mpt.is_fast() {
         Err((AdminStatus::InUse, row))
     } else {
         Ok(())
     }
 }
 
-/// The words of a row that mean something: up to the place in the page list.
-const ROW_BYTES: usize = 48;
+/// The words of a row that mean something: up to the numbers of pages.
+const ROW_BYTES: usize = 56;
 /// Those of them that say what it is, and whose: all that counts when it comes or goes. The others are in the mailbox,
 /// too, and stay as they are.
 const HEAD_BYTES: usize = 8;

@@ -1,10 +1,12 @@
-// Memory windows: carries out BIND_MW and LOCAL_INV of send queues, and what SENDs with invalidate name, one after the
-// other. Their rows are in host memory as those of regions are:
+// Memory windows and fast registration: carries out BIND_MW, REG_MR and LOCAL_INV of send queues, and what SENDs with
+// invalidate name, one after the other. Their rows are in host memory as those of other regions are:
 //
-//   read the rows | check | write the window's row | readers forget it | fence | tell hca_rx_ctrl
+//   read the rows | check | write the key's row | readers forget it | fence | tell hca_rx_ctrl
 //
 // What a packet before a SEND with invalidate does with the key has to be done: a fence comes before the write, too.
-// A window that was not bound had no users, so binding it needs no fence. While an operation is under way only its own
+// A window that was not bound had no users, so binding it needs no fence, and neither does registering a region. Lines
+// of the page list that a region had before are forgotten when it is registered again: behind the fence of its
+// invalidation nobody brings one back. While an operation is under way only its own
 // QP waits; others are served in turn, send queues and receivers alternately. Everything that an operation waits for
 // goes on without it. A receiver has one invalidation under way at a time, so their queue has a place per QP.
 module hca_mw
@@ -65,7 +67,7 @@ module hca_mw
   } state_e;
 
   state_e  state_q;
-  logic    remote_q, bind_q, ok_q, bad_q, got_q, turn_q, fw_holds_q, asked;
+  logic    remote_q, bind_q, reg_q, ok_q, bad_q, got_q, turn_q, fw_holds_q, asked;
   logic [1:0] asked_q;   // rows under way
   mw_op_t  op_q;
   mpt_t    window_q, region_q, row_q;
@@ -117,6 +119,8 @@ module hca_mw
   hca_mw_check u_check (
     .clk_i,
     .bind_i     (bind_q),
+    .reg_i      (reg_q),
+    .remote_i   (remote_q),
     .op_i       (op_q),
     .window_i   (window_q),
     .region_i   (region_q),
@@ -136,11 +140,21 @@ module hca_mw
   assign wr_valid_o = state_q == StWrite;
 
   // ---- Readers forget: whoever has begun keeps the way -----------------------------------------------
-  logic mine;
+  // A short page list is forgotten line by line: a walk through all slots of the caches takes longer.
+  localparam int unsigned WalkLines = 64, LinePages = DataBytes / 8;
+
+  logic        mine, few, had_pages, last_line;
+  logic [28:0] line_q, end_line;
+  key_forget_t forget;
   assign mine              = state_q == StForget && !fw_holds_q;
   assign forget_valid_o    = mine || fw_forget_valid_i;
-  assign forget_o          = mine ? '{all: 1'b0, pages: 1'b0, index: op_q.key[31:8]} : fw_forget_i;
+  assign forget_o          = mine ? forget : fw_forget_i;
   assign fw_forget_ready_o = forget_ready_i && !mine;
+  assign had_pages         = reg_q && window_q.num_pages != '0;
+  assign few               = window_q.num_pages <= 32'(WalkLines * LinePages);
+  assign end_line          = 29'((window_q.num_pages - 32'd1) / LinePages);
+  assign last_line         = !had_pages || !few || line_q == end_line;
+  assign forget = '{all: 1'b0, pages: had_pages, one: had_pages && few, line: line_q, index: op_q.key[31:8]};
 
   assign fence_start_o = state_q == StBefore || state_q == StAfter;
 
@@ -181,7 +195,7 @@ module hca_mw
         StJudge:   state_q <= StCheck;
         StCheck:  state_q <= (ok && !bad_q) ? StWrite : StTell;
         StWrite:  if (wr_ready_i) state_q <= StForget;
-        StForget: if (mine && forget_ready_i) state_q <= was_bound ? StAfter : StTell;
+        StForget: if (mine && forget_ready_i && last_line) state_q <= was_bound ? StAfter : StTell;
         StAfter:  state_q <= StEmpty;
         StEmpty:  if (!fence_busy_i) state_q <= StTell;
         default:  if (msg_ready_i) state_q <= StIdle;  // StTell
@@ -196,6 +210,7 @@ module hca_mw
           turn_q   <= take_op;
           remote_q <= take_inv;
           bind_q   <= take_op && op_i.bind_mw;
+          reg_q    <= take_op && op_i.reg_mr;
           op_q     <= op_i;
         end
         if (take_inv) begin
@@ -214,7 +229,9 @@ module hca_mw
       StCheck: begin
         ok_q  <= ok && !bad_q;
         row_q <= row;
+        line_q <= '0;
       end
+      StForget: if (mine && forget_ready_i) line_q <= line_q + 29'd1;
       default: ;
     endcase
     if (rsp_valid_i) begin

@@ -198,7 +198,7 @@ module hca_mgmt_ctx
   assign key_wr_o         = '{valid: key_row.valid, log_size: key_row.log_size, base: key_row.base[63:6]};
   assign forget_row       = row_q[$bits(forget_t)/32-1:0];
   assign forget_valid_o   = forget_pend_q;
-  assign forget_o         = '{all: forget_row.all, pages: forget_row.pages, index: index_q};
+  assign forget_o         = '{all: forget_row.all, pages: forget_row.pages, one: 1'b0, line: '0, index: index_q};
   logic unused_forget;
   assign unused_forget    = ^{key_row, forget_row};
   assign cqc_wr_valid_o   = cqc_pend_q;

@@ -249,6 +249,7 @@ typedef enum logic [7:0] {
   WrOpBindMw = 8'd8,  // Bind a memory window.
   WrOpSendWithInv = 8'd9,  // SEND that invalidates an R_Key at the receiver.
   WrOpTso = 8'd10,  // TCP segmentation offload.
+  WrOpRegMr = 8'd11,  // Register memory under a key that is free (IBV_WR_DRIVER1).
   WrOpAtomicWrite = 8'd15  // 8 bytes written at once, in order with READs and atomics.
 } wr_opcode_e;
 
@@ -262,6 +263,7 @@ typedef enum logic [7:0] {
   WcOpBindMw = 8'd5,  // Memory window bind.
   WcOpLocalInv = 8'd6,  // Local invalidate.
   WcOpAtomicWrite = 8'd9,  // ATOMIC WRITE.
+  WcOpRegMr = 8'd10,  // Fast registration.
   WcOpRecv = 8'd128,  // Receive of a SEND.
   WcOpRecvRdmaWithImm = 8'd129  // Receive WQE consumed by RDMA WRITE with immediate.
 } wc_opcode_e;
@@ -665,16 +667,20 @@ typedef struct packed {
   logic [63:0]    compare_add;  // COMP_SWAP: value to compare with; FETCH_ADD: value to add.
 } sq_wqe_atomic_t;
 
-// Bytes 32..64 of a BIND_MW WQE; remote_addr is the first address of the window, rkey its new key, and
-// num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32.
+// Bytes 32..64 of a BIND_MW or REG_MR WQE; remote_addr is the first address of the window or region, rkey
+// its new key, and num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32.
 localparam int unsigned SqWqeBindBytes = 32;
 typedef struct packed {
-  logic [150:0]   reserved1;
-  logic           is_type_2;  // The window is of type 2, and must not be bound.
+  logic [63:0]    reserved3;
+  logic [63:0]    page_list_addr;  // REG_MR: bus address of the page list, a multiple of 64.
+  logic [9:0]     reserved2;
+  logic [5:0]     page_shift;  // REG_MR: page size is 1 << this, 12..=30.
+  logic [6:0]     reserved1;
+  logic           is_type_2;  // BIND_MW: the window is of type 2, and must not be bound.
   logic [1:0]     reserved0;
-  logic [5:0]     access;  // Rights: bits 1, 2, 3 and 5 of the access flags.
-  logic [31:0]    lkey;  // L_Key of the region.
-  logic [63:0]    length;  // Bytes of the window; type 1: 0 ends the binding.
+  logic [5:0]     access;  // Rights: BIND_MW: bits 1, 2, 3 and 5 of the access flags; REG_MR: bits 0 to 3.
+  logic [31:0]    lkey;  // BIND_MW: L_Key of the region.
+  logic [63:0]    length;  // Bytes of the window or region; type 1: 0 ends the binding.
 } sq_wqe_bind_t;
 
 // Scatter/gather entry.
@@ -857,7 +863,9 @@ typedef struct packed {
 // index << 8 | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row.
 localparam int unsigned MptBytes = 64;
 typedef struct packed {
-  logic [127:0]   reserved5;
+  logic [63:0]    reserved5;
+  logic [31:0]    num_pages;  // Fast registration: entries of the page list of now, or of last time.
+  logic [31:0]    max_pages;  // Fast registration: how many pages a region of this key may touch.
   // With a page list: how many bytes start is behind the beginning of the list's first page.
   logic [63:0]    list_offset;
   // page_shift 63: bus address of start. Otherwise of the page list, a multiple of 64: entry i, a u64, is
@@ -881,7 +889,10 @@ typedef struct packed {
   logic           remote_read;  // Peer may RDMA READ.
   logic           remote_write;  // Peer may RDMA WRITE.
   logic           local_write;  // Bits 0..=5 of this byte are the low bits of the access flags.
-  logic [3:0]     reserved0;
+  logic [2:0]     reserved0;
+  // Region for fast registration: a work request makes it valid, another one, or a SEND with invalidate,
+  // not.
+  logic           is_fast;
   // Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of two pages
   // of 4 KiB of zeros, which are read.
   logic           is_null;

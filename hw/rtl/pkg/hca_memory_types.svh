@@ -33,17 +33,20 @@
   typedef struct packed {
     logic            all;    // of the index's function, every key and page list
     logic            pages;  // of this key's page list, too
+    logic            one;    // but only this line of it
+    logic [28:0]     line;
     logic [KeyW-1:0] index;
   } key_forget_t;
 
-  // What a send queue asks of hca_mw: BIND_MW or LOCAL_INV, with the WQE's fields.
+  // What a send queue asks of hca_mw: BIND_MW, REG_MR or LOCAL_INV, with the WQE's fields.
   typedef struct packed {
-    logic        bind_mw;    // else: invalidate key
+    logic        bind_mw;
+    logic        reg_mr;     // neither: invalidate key
     logic [7:0]  func;
     logic [23:0] pd;
     logic [23:0] qpn;
     wqe_idx_t    wqe_index;
-    logic [31:0] key;        // of the window; a bind: from now on
+    logic [31:0] key;        // of the window or region; a bind, a registration: from now on
     logic [63:0] va;
     sq_wqe_bind_t wqe;
   } mw_op_t;

@@ -16,5 +16,5 @@
 
   // Carried out by hca_mw: no packet goes out.
   function automatic logic is_local(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpBindMw || wr_opcode == WrOpLocalInv;
+    return wr_opcode inside {WrOpBindMw, WrOpLocalInv, WrOpRegMr};
   endfunction

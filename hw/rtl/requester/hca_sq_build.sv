@@ -105,11 +105,12 @@ module hca_sq_build
   // LOCAL_INV has its key in the place of immediate data, as on the wire.
   always_comb begin
     mw_o.bind_mw   = hdr_i.opcode == WrOpBindMw;
+    mw_o.reg_mr    = hdr_i.opcode == WrOpRegMr;
     mw_o.func      = qpc_i.func;
     mw_o.pd        = qpc_i.pd;
     mw_o.qpn       = {qpc_i.gen, qpn_i};
     mw_o.wqe_index = dyn_i.wqe;
-    mw_o.key       = mw_o.bind_mw ? hdr_i.rkey : key_of(hdr_i.imm_data);
+    mw_o.key       = hdr_i.opcode == WrOpLocalInv ? key_of(hdr_i.imm_data) : hdr_i.rkey;
     mw_o.va        = hdr_i.remote_addr;
     mw_o.wqe       = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_bind_t)];
   end

@@ -43,7 +43,7 @@ module hca_sq_check
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
       WrOpSendWithInv: if (!is_acked(qpc_i.service)) malformed_o = 1'b1;
-      WrOpBindMw, WrOpLocalInv: begin
+      WrOpBindMw, WrOpLocalInv, WrOpRegMr: begin
         if (datagram || frame) malformed_o = 1'b1;
         if (hdr_i.inline_data || hdr_i.num_sge != '0 || hdr_i.length != '0) malformed_o = 1'b1;
       end

@@ -368,6 +368,7 @@ module hca_ack_unit
           WrOpRdmaWrite, WrOpRdmaWriteWithImm: item_o.cqe.cqe.opcode = WcOpRdmaWrite;
           WrOpBindMw:                          item_o.cqe.cqe.opcode = WcOpBindMw;
           WrOpLocalInv:                        item_o.cqe.cqe.opcode = WcOpLocalInv;
+          WrOpRegMr:                           item_o.cqe.cqe.opcode = WcOpRegMr;
           default:                             item_o.cqe.cqe.opcode = WcOpSend;
         endcase
       end else begin

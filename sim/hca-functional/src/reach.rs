@@ -228,7 +228,7 @@ impl World for Reach<'_> {
 
     fn invalidate(&mut self, config: &QpConfig, key: u32) -> Result<(), Refusal> {
         let user = self.user(config);
-        self.body.invalidate_window(self.host, user, key)
+        self.body.invalidate(self.host, user, key, true)
     }
 
     fn check_queue(&mut self, config: &QpConfig) -> Result<(), Refusal> {

@@ -1,8 +1,8 @@
 //! WQEs: from the bytes of a ring to requests of the transport.
 
 use hca_abi::{
-    MAX_SGE, Mpt, Qpc, RqWqeCtrl, Service, SqWqeAtomic, SqWqeBind, SqWqeCtrl, SqWqeUdCtrl, WcOpcode,
-    WcStatus, WrOpcode, access,
+    MAX_PAGE_SHIFT, MAX_SGE, MIN_PAGE_SHIFT, Mpt, Qpc, RqWqeCtrl, Service, SqWqeAtomic, SqWqeBind, SqWqeCtrl,
+    SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
 };
 use hca_model::{Atomic, BadReceive, Destination, Op, RecvRequest, Refusal, SendFlags, SendRequest, Sge};
 
@@ -19,16 +19,16 @@ pub(crate) enum SendWqe {
     Local(LocalWqe),
 }
 
-/// BIND_MW or LOCAL_INV.
+/// BIND_MW, REG_MR or LOCAL_INV.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalWqe {
     pub index: u32,
     pub signaled: bool,
     pub opcode: WcOpcode,
-    /// The key that the window gets, or that becomes nothing.
+    /// The key that the window or region gets, or that becomes nothing.
     key: u32,
     va: u64,
-    bind: Option<SqWqeBind>,
+    how: SqWqeBind,
 }
 
 fn entries(bytes: &[u8]) -> Vec<Sge> {
@@ -75,7 +75,9 @@ fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
                 add: operands.compare_add(),
             },
         },
-        WrOpcode::LocalInv | WrOpcode::BindMw | WrOpcode::Tso | WrOpcode::AtomicWrite => return None,
+        WrOpcode::LocalInv | WrOpcode::BindMw | WrOpcode::RegMr | WrOpcode::Tso | WrOpcode::AtomicWrite => {
+            return None;
+        }
     })
 }
 
@@ -157,7 +159,7 @@ impl Body {
 
     fn read_send(&self, service: Service, qpc: &Qpc, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<SendWqe> {
         let opcode = WrOpcode::try_from(ctrl.opcode()).ok()?;
-        if matches!(opcode, WrOpcode::BindMw | WrOpcode::LocalInv) {
+        if matches!(opcode, WrOpcode::BindMw | WrOpcode::RegMr | WrOpcode::LocalInv) {
             return local(service, opcode, ctrl, bytes).map(SendWqe::Local);
         }
         let is_atomic = matches!(opcode, WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd);
@@ -232,7 +234,7 @@ impl Body {
         }
     }
 
-    // ---- Memory windows (decision 0036)
+    // ---- Memory windows (decision 0036), fast registration (decision 0073)
 
     /// Does what a WQE without packets asks for.
     pub fn do_local(
@@ -241,9 +243,10 @@ impl Body {
         user: KeyUser,
         wqe: &LocalWqe,
     ) -> Result<(), WcStatus> {
-        let done = match &wqe.bind {
-            Some(bind) => self.bind_window(host, user, wqe, bind),
-            None => self.invalidate_window(host, user, wqe.key),
+        let done = match wqe.opcode {
+            WcOpcode::BindMw => self.bind_window(host, user, wqe, &wqe.how),
+            WcOpcode::RegMr => self.register(host, user, wqe, &wqe.how),
+            _ => self.invalidate(host, user, wqe.key, false),
         };
         done.map_err(|_| WcStatus::MwBindErr)
     }
@@ -262,22 +265,67 @@ impl Body {
         is_there.then_some(()).ok_or(Refusal::Key)
     }
 
-    /// KEY-30, type 2B: only who has bound it, or its peer, and only by the key that it has now.
-    pub fn invalidate_window(
+    /// KEY-30: only by the key that it has now. A window of type 2B: only who has bound it, or its peer. A region for
+    /// fast registration: any QP of its domain, and of the peers those that may use it.
+    pub fn invalidate(
         &mut self,
         host: &mut dyn HostPort,
         user: KeyUser,
         key: u32,
+        is_remote: bool,
     ) -> Result<(), Refusal> {
         let mut row = self.key_row(host, user.func, key).ok_or(Refusal::Key)?;
-        let is_own = row.is_window() && row.func() == user.func && row.pd() == user.pd;
-        let is_it =
-            row.valid() && row.is_type_2() && u32::from(row.tag()) == key & 0xff && row.qpn() == user.qpn;
-        if !is_own || !is_it {
+        let is_own = row.func() == user.func && row.pd() == user.pd;
+        let is_remote_key = row.remote_write() || row.remote_read() || row.remote_atomic();
+        let is_kind = match row.is_window() {
+            true => row.is_type_2() && row.qpn() == user.qpn,
+            false => row.is_fast() && (!is_remote || is_remote_key),
+        };
+        if !is_own || !is_kind || !row.valid() || u32::from(row.tag()) != key & 0xff {
             return Err(Refusal::Key);
         }
         row.set_valid(false);
         self.write_window(host, user.func, key, &row)
+    }
+
+    /// MEM-16: the key is free, and the operation of a region that it may be of.
+    fn register(
+        &mut self,
+        host: &mut dyn HostPort,
+        user: KeyUser,
+        wqe: &LocalWqe,
+        how: &SqWqeBind,
+    ) -> Result<(), Refusal> {
+        let mut row = self.key_row(host, user.func, wqe.key).ok_or(Refusal::Key)?;
+        let (right, shift) = (u32::from(how.access()), u32::from(how.page_shift()));
+        let is_own = row.func() == user.func && row.pd() == user.pd;
+        let is_free = row.is_fast() && !row.is_window() && !row.valid();
+        let writes = right & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+        let is_right = right & (access::MW_BIND | access::ZERO_BASED) == 0
+            && (!writes || right & access::LOCAL_WRITE != 0);
+        let is_shape = (MIN_PAGE_SHIFT..=MAX_PAGE_SHIFT).contains(&shift)
+            && (1..=1 << 48).contains(&how.length())
+            && wqe.va.checked_add(how.length()).is_some()
+            && how.page_list_addr() % 64 == 0;
+        if !is_own || !is_free || !is_right || !is_shape {
+            return Err(Refusal::Right);
+        }
+        let inside = wqe.va & ((1 << shift) - 1);
+        let pages = (inside + how.length() - 1 >> shift) + 1;
+        if pages > u64::from(row.max_pages()) {
+            return Err(Refusal::Right);
+        }
+        row.set_valid(true);
+        row.set_is_null(false);
+        row.set_access(right);
+        row.set_tag(wqe.key as u8);
+        row.set_page_shift(how.page_shift());
+        row.set_start(wqe.va);
+        row.set_length(how.length());
+        row.set_iova(how.page_list_addr());
+        row.set_list_offset(inside);
+        row.set_num_pages(pages as u32);
+        self.write_window(host, user.func, wqe.key, &row)
     }
 
     fn bind_window(
@@ -295,6 +343,7 @@ impl Body {
         let unbinds = bind.length() == 0 && !bind.is_type_2();
         let is_region_own = region.valid()
             && !region.is_window()
+            && !region.is_fast()
             && region.func() == user.func
             && region.pd() == user.pd
             && u32::from(region.tag()) == bind.lkey() & 0xff;
@@ -334,12 +383,10 @@ fn local(service: Service, opcode: WrOpcode, ctrl: &SqWqeCtrl, bytes: &[u8]) -> 
     if !is_empty || !matches!(service, Service::Rc | Service::Uc | Service::Xrc) {
         return None;
     }
-    let (opcode, key, bind) = match opcode {
-        WrOpcode::BindMw => {
-            let bind = SqWqeBind::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?;
-            (WcOpcode::BindMw, ctrl.rkey(), Some(bind))
-        }
-        _ => (WcOpcode::LocalInv, ctrl.imm_data().swap_bytes(), None),
+    let (opcode, key) = match opcode {
+        WrOpcode::BindMw => (WcOpcode::BindMw, ctrl.rkey()),
+        WrOpcode::RegMr => (WcOpcode::RegMr, ctrl.rkey()),
+        _ => (WcOpcode::LocalInv, ctrl.imm_data().swap_bytes()),
     };
     Some(LocalWqe {
         index: 0,
@@ -347,6 +394,6 @@ fn local(service: Service, opcode: WrOpcode, ctrl: &SqWqeCtrl, bytes: &[u8]) -> 
         opcode,
         key,
         va: ctrl.remote_addr(),
-        bind,
+        how: SqWqeBind::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?,
     })
 }

@@ -100,7 +100,7 @@ impl WorkRecord {
 
     /// No packet goes out: a window is bound or invalidated.
     fn is_local(&self) -> bool {
-        let local = [WrOpcode::BindMw, WrOpcode::LocalInv];
+        let local = [WrOpcode::BindMw, WrOpcode::RegMr, WrOpcode::LocalInv];
         local.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }
 

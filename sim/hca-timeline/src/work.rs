@@ -113,6 +113,7 @@ fn name(record: &WorkRecord) -> &'static str {
         Ok(Op::SendWithImm) => "SEND with immediate",
         Ok(Op::SendWithInv) => "SEND with invalidate",
         Ok(Op::BindMw) => "bind",
+        Ok(Op::RegMr) => "register",
         Ok(Op::LocalInv) => "invalidate",
         _ => "other",
     }

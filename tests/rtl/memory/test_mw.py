@@ -216,7 +216,7 @@ async def random_operations(dut):
         had_users = before[name].get("valid", 0)
         assert steps == ["write", "forget"] + ["fence"] * bool(had_users) + ["msg"]
         forgotten = next(what for kind, what in card.log if kind == "forget")
-        assert forgotten == {"all": 0, "pages": 0, "index": op["key"] >> 8}
+        assert forgotten == {"all": 0, "pages": 0, "one": 0, "line": 0, "index": op["key"] >> 8}
         for field, value in row.items():
             assert card.rows[name].get(field, 0) == value, (field, op, wqe)
         if rng.random() < 0.3:

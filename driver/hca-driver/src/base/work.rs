@@ -100,11 +100,31 @@ pub enum SendOp {
     },
     /// Binds a memory window. Without data.
     BindMw(MwBind),
-    /// Invalidates a window of type 2 that was bound through this queue. Without data.
+    /// Registers memory under a key that is free: fast registration. Without data.
+    RegMr(RegMr),
+    /// Invalidates a window of type 2 that was bound through this queue, or a region that a work request of its domain
+    /// has registered. Without data.
     LocalInv {
-        /// Its R_Key.
+        /// Its key.
         invalidate_rkey: u32,
     },
+}
+
+/// What a key for fast registration is to be of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegMr {
+    /// L_Key and R_Key from now on: the row, and another low byte.
+    pub key: u32,
+    /// First virtual address.
+    pub addr: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Access flags: LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
+    pub access: u32,
+    /// Pages have 1 << this bytes, 12..=30.
+    pub page_shift: u8,
+    /// Bus address of their list, a multiple of 64.
+    pub page_list_addr: u64,
 }
 
 /// What a window is to be.
@@ -138,6 +158,7 @@ impl SendOp {
             Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
             Self::AtomicWrite { .. } => WrOpcode::AtomicWrite,
             Self::BindMw(_) => WrOpcode::BindMw,
+            Self::RegMr(_) => WrOpcode::RegMr,
             Self::LocalInv { .. } => WrOpcode::LocalInv,
         }
     }
@@ -149,7 +170,7 @@ impl SendOp {
 
     /// No packet goes out, and there is no data.
     pub fn is_local(&self) -> bool {
-        matches!(self, Self::BindMw(_) | Self::LocalInv { .. })
+        matches!(self, Self::BindMw(_) | Self::RegMr(_) | Self::LocalInv { .. })
     }
 
     pub(crate) fn is_atomic(&self) -> bool {
@@ -194,7 +215,10 @@ impl Opcodes {
     /// Those of [`PlainWr`].
     pub const PLAIN: Self = Self::SENDS_AND_WRITES.with(WrOpcode::RdmaRead);
     /// No packet goes out.
-    pub const LOCAL: Self = Self::NONE.with(WrOpcode::BindMw).with(WrOpcode::LocalInv);
+    pub const LOCAL: Self = Self::NONE
+        .with(WrOpcode::BindMw)
+        .with(WrOpcode::RegMr)
+        .with(WrOpcode::LocalInv);
     /// SEND and RDMA WRITE, with immediate data or without.
     pub const SENDS_AND_WRITES: Self = Self::NONE
         .with(WrOpcode::Send)

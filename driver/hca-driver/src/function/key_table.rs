@@ -18,8 +18,9 @@ pub(crate) struct KeyTable {
     pub(super) fresh: u32,
     /// Rows that were given back, the first one longest ago.
     pub(super) resting: VecDeque<u32>,
-    /// Rows of memory windows. The card writes them when it binds and invalidates.
-    pub(super) windows: BTreeSet<u32>,
+    /// Rows that the card writes, when a work request binds, registers or invalidates: those of memory windows and of
+    /// regions for fast registration.
+    pub(super) written: BTreeSet<u32>,
 }
 
 /// Row of a key.
@@ -52,7 +53,7 @@ impl KeyTable {
             let mpt = self.row(*row);
             mpt.is_window() && mpt.valid() && mpt.region() == row_of(lkey)
         };
-        self.windows.iter().copied().filter(is_bound).collect()
+        self.written.iter().copied().filter(is_bound).collect()
     }
 
     /// Its memory, to be released; it is as new then.

@@ -48,6 +48,35 @@ impl<P: DevicePtr> Function<P> {
         Ok(())
     }
 
+    /// REG_MR of a key for fast registration: the first one of its row. It is free.
+    pub fn alloc_fast_mr(&mut self, cmd: &RegMrCmd) -> Result<u32, DriverError> {
+        let mut cmd = *cmd;
+        cmd.set_is_fast(true);
+        let key = self.reg_mr(&cmd)?.lkey();
+        self.keys.written.insert(row_of(key));
+        Ok(key)
+    }
+
+    /// DEREG_MR of such a key, by any of its row, registered or free. When it returns, the card no longer touches the
+    /// memory, nor the page list.
+    pub fn dealloc_fast_mr(&mut self, key: u32) -> Result<(), DriverError> {
+        self.issue_dereg_mr(key)?;
+        let row = row_of(key);
+        // A work request that was under way has been written behind the command, and before its fence was over.
+        if self.keys.row(row).is_fast() {
+            self.issue_dereg_mr(key)?;
+        }
+        self.keys.written.remove(&row);
+        self.keys.resting.push_back(row);
+        Ok(())
+    }
+
+    /// Where the page list is of the region that a key for fast registration is of; none: it is free.
+    pub fn fast_mr_list(&self, key: u32) -> Option<u64> {
+        let mpt = self.keys.row(row_of(key));
+        mpt.valid().then(|| mpt.iova())
+    }
+
     /// MODIFY_MR: the keys stay; refused while windows are bound to it. When it returns, the old rights no longer hold.
     pub fn modify_mr(&mut self, cmd: &ModifyMrCmd) -> Result<(), DriverError> {
         self.require_unbound(AdminOpcode::ModifyMr, cmd.lkey())?;
@@ -73,7 +102,7 @@ impl<P: DevicePtr> Function<P> {
         if made.is_err() {
             self.keys.resting.push_front(row);
         } else {
-            self.keys.windows.insert(row);
+            self.keys.written.insert(row);
         }
         made
     }
@@ -86,7 +115,7 @@ impl<P: DevicePtr> Function<P> {
         if self.keys.row(row).is_window() {
             self.issue_dealloc_mw(rkey)?;
         }
-        self.keys.windows.remove(&row);
+        self.keys.written.remove(&row);
         self.keys.resting.push_back(row);
         Ok(())
     }
@@ -113,9 +142,9 @@ impl<P: DevicePtr> Function<P> {
             .try_reserve_exact(more)
             .map_err(|_| NoRoom { len_bytes })?;
         let mut copied = Vec::new();
-        hca_room::reserve(&mut copied, self.keys.windows.len())?;
+        hca_room::reserve(&mut copied, self.keys.written.len())?;
         hca_room::require()?;
-        copied.extend(self.keys.windows.iter().map(|row| self.keys.row(*row)));
+        copied.extend(self.keys.written.iter().map(|row| self.keys.row(*row)));
         let buf = self.device().alloc_dma(Mpt::BYTES << log_size)?;
         if let Some(old) = &self.keys.buf {
             let mut row = [0; Mpt::BYTES];
@@ -147,11 +176,11 @@ impl<P: DevicePtr> Function<P> {
         Ok(first)
     }
 
-    /// Windows that were bound or invalidated while the table was copied: behind the fence of SET_KEY_TABLE the card
+    /// Keys that were bound, registered or invalidated while the table was copied: behind the fence of SET_KEY_TABLE the card
     /// writes to the old one no more. `copied`: what they were before. True: there were some.
     fn copy_late(&self, new: &DmaBuf, copied: &[Mpt]) -> bool {
         let mut has_late = false;
-        for (row, before) in self.keys.windows.iter().zip(copied) {
+        for (row, before) in self.keys.written.iter().zip(copied) {
             let (at, old, mut now) = (*row as usize * Mpt::BYTES, self.keys.row(*row), Mpt::new());
             new.read_bytes(at, &mut now.0);
             // What has become of it in the new table since then is newer still.

@@ -12,8 +12,8 @@ use crate::base::doorbell::Doorbells;
 use crate::base::error::PostError;
 use crate::base::push::PushSlot;
 use crate::base::work::{
-    DATAGRAM_HEADER_BYTES, MwBind, Opcodes, PlainWr, SEND_HEADER_BYTES, SGE_BYTES, SendFlags, SendOp, SendWr,
-    Sge, WqSize, WrData, message_length, needs_acknowledges, words_of, write_sges,
+    DATAGRAM_HEADER_BYTES, Opcodes, PlainWr, SEND_HEADER_BYTES, SGE_BYTES, SendFlags, SendOp, SendWr, Sge,
+    WqSize, WrData, message_length, needs_acknowledges, words_of, write_sges,
 };
 use crate::rings::shadow::WqShadow;
 
@@ -361,10 +361,8 @@ impl SendRing {
             return Err(self.too_many_sges(sges.len()));
         }
         let mut operands_bytes = 0;
-        if let SendOp::BindMw(bind) = op {
-            wqe.store_words(at, words_of::<_, 4>(bind_wqe(bind).as_bytes()));
-        }
         if op.is_local() {
+            wqe.store_words(at, words_of::<_, 4>(local_wqe(op).as_bytes()));
             if !sges.is_empty() {
                 return Err(PostError::DataNotAllowed { opcode: op.opcode() });
             }
@@ -475,6 +473,7 @@ impl Operands {
                 (invalidate_rkey, 0, 0)
             }
             SendOp::BindMw(ref bind) => (0, bind.addr, bind.rkey),
+            SendOp::RegMr(ref reg) => (0, reg.addr, reg.key),
             SendOp::RdmaWriteWithImm {
                 remote_addr,
                 rkey,
@@ -498,11 +497,23 @@ impl Operands {
     }
 }
 
-fn bind_wqe(bind: &MwBind) -> SqWqeBind {
+/// What follows the header of an operation without packets.
+fn local_wqe(op: &SendOp) -> SqWqeBind {
     let mut wqe = SqWqeBind::new();
-    wqe.set_length(bind.length);
-    wqe.set_lkey(bind.lkey);
-    wqe.set_access((bind.access & MPT_ACCESS) as u8);
-    wqe.set_is_type_2(bind.is_type_2);
+    match op {
+        SendOp::BindMw(bind) => {
+            wqe.set_length(bind.length);
+            wqe.set_lkey(bind.lkey);
+            wqe.set_access((bind.access & MPT_ACCESS) as u8);
+            wqe.set_is_type_2(bind.is_type_2);
+        }
+        SendOp::RegMr(reg) => {
+            wqe.set_length(reg.length);
+            wqe.set_access((reg.access & MPT_ACCESS) as u8);
+            wqe.set_page_shift(reg.page_shift);
+            wqe.set_page_list_addr(reg.page_list_addr);
+        }
+        _ => {}
+    }
     wqe
 }

@@ -27,7 +27,7 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    fn shift(self) -> u8 {
+    pub(super) fn shift(self) -> u8 {
         match self {
             Self::Direct => DIRECT_PAGE_SHIFT as u8,
             Self::KiB4 => 12,
@@ -95,10 +95,10 @@ pub struct Mr<P: DevicePtr> {
 debug_as!(Mr, lkey, rkey, addr, length);
 
 /// The range of a region in all its addresses.
-struct Range {
-    addr: u64,
-    iova: u64,
-    length: u64,
+pub(super) struct Range {
+    pub(super) addr: u64,
+    pub(super) iova: u64,
+    pub(super) length: u64,
 }
 
 /// Two pages: a piece of a work request is no longer than one.
@@ -200,26 +200,7 @@ impl<P: DevicePtr> Pd<P> {
             let cmd = reg_cmd(self.handle(), range, options);
             return self.send_reg_mr(&cmd, range, backing, None);
         }
-        let shift = options.page_size.shift();
-        if !(12..=30).contains(&shift) {
-            return Err(Error::Invalid(format!(
-                "page size 1 << {shift}: must be 1 << 12 to 1 << 30"
-            )));
-        }
-        let mask = (1u64 << shift) - 1;
-        if range.addr & mask != range.iova & mask {
-            return Err(Error::Invalid(format!(
-                "virtual address {:#x} and bus address {:#x} differ in their low {shift} bits: \
-                 choose smaller pages, or another address",
-                range.addr, range.iova
-            )));
-        }
-        let first = range.iova & !mask;
-        let count = ((range.iova - first) + range.length).div_ceil(mask + 1);
-        let mut pages = Vec::new();
-        hca_room::reserve(&mut pages, count as usize)?;
-        hca_room::require()?;
-        pages.extend((0..count).map(|i| first + (i << shift)));
+        let pages = pages_of(range, options.page_size.shift())?;
         self.register_pages(range, options, &pages, backing)
     }
 
@@ -230,13 +211,7 @@ impl<P: DevicePtr> Pd<P> {
         pages: &[u64],
         backing: Backing<P>,
     ) -> Result<Mr<P>> {
-        let below = (1u64 << (options.page_size.shift() & 63)) - 1;
-        if let Some(page) = pages.iter().find(|page| **page & below != 0) {
-            return Err(Error::Invalid(format!(
-                "page at bus address {page:#x}: must be a multiple of {:#x}",
-                below + 1
-            )));
-        }
+        check_pages(pages, options.page_size.shift())?;
         let dev = self.inner().shared.device();
         let list = dev.alloc_dma(pages.len().max(1) * 8)?;
         for (i, page) in pages.iter().enumerate() {
@@ -272,7 +247,43 @@ impl<P: DevicePtr> Pd<P> {
     }
 }
 
-fn range_of(addr: u64, iova: u64, len_bytes: usize, options: &MrOptions) -> Result<Range> {
+/// Bus addresses of the pages that a contiguous range touches.
+pub(super) fn pages_of(range: &Range, shift: u8) -> Result<Vec<u64>> {
+    if !(12..=30).contains(&shift) {
+        return Err(Error::Invalid(format!(
+            "page size 1 << {shift}: must be 1 << 12 to 1 << 30"
+        )));
+    }
+    let mask = (1u64 << shift) - 1;
+    if range.addr & mask != range.iova & mask {
+        return Err(Error::Invalid(format!(
+            "virtual address {:#x} and bus address {:#x} differ in their low {shift} bits: \
+             choose smaller pages, or another address",
+            range.addr, range.iova
+        )));
+    }
+    let first = range.iova & !mask;
+    let count = ((range.iova - first) + range.length).div_ceil(mask + 1);
+    let mut pages = Vec::new();
+    hca_room::reserve(&mut pages, count as usize)?;
+    hca_room::require()?;
+    pages.extend((0..count).map(|i| first + (i << shift)));
+    Ok(pages)
+}
+
+/// All of them are at multiples of their size.
+pub(super) fn check_pages(pages: &[u64], shift: u8) -> Result<()> {
+    let below = (1u64 << (shift & 63)) - 1;
+    match pages.iter().find(|page| **page & below != 0) {
+        None => Ok(()),
+        Some(page) => Err(Error::Invalid(format!(
+            "page at bus address {page:#x}: must be a multiple of {:#x}",
+            below + 1
+        ))),
+    }
+}
+
+pub(super) fn range_of(addr: u64, iova: u64, len_bytes: usize, options: &MrOptions) -> Result<Range> {
     let rest = len_bytes.checked_sub(options.offset);
     let length = options.length.or(rest);
     match (length, rest) {

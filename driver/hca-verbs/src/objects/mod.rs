@@ -7,6 +7,7 @@ pub mod congestion;
 pub mod context;
 pub mod cq;
 pub mod device_memory;
+pub mod fast_mr;
 pub mod flow;
 pub mod link;
 pub mod lldp;

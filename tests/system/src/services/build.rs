@@ -11,7 +11,7 @@ use hca_verbs::{
 use hca_wire::LID_MULTICAST;
 
 use super::plan::Goal;
-use super::{BINDS, Conn, CqRun, Handle, MARKS, Pool, Seat, Services, Stage, Window, wrong};
+use super::{BINDS, Conn, CqRun, Handle, Key, MARKS, Pool, Seat, Services, Stage, Window, wrong};
 use crate::node::{Dev, connect, path};
 use crate::plan::INLINE_BYTES_MAX;
 use crate::rig::RigError;
@@ -56,9 +56,13 @@ impl Services<'_> {
         for conn in 0..self.plan.conns.len() {
             let plan = &self.plan.conns[conn];
             let window = if plan.has_window {
-                let node = self.plan.seats[plan.seats[1]].node;
+                let seat = &self.plan.seats[plan.seats[1]];
+                let (pd, pages) = (&self.nodes[seat.node].pd, self.ledgers[seat.region].pages());
                 Some(Window {
-                    mw: self.nodes[node].pd.alloc_mw(MwType::Two)?,
+                    key: match pages.filter(|_| plan.is_fast) {
+                        Some(pages) => Key::Fast(pd.alloc_mr(pages)?),
+                        None => Key::Window(pd.alloc_mw(MwType::Two)?),
+                    },
                     bound: None,
                     binding: None,
                     is_invalid: true,

@@ -4,7 +4,7 @@ use hca_verbs::{Service, WcOpcode, WcStatus, WorkCompletion};
 
 use super::plan::{Kind, Message};
 use super::post::{cut, gather};
-use super::{BIND_BIT, MARK_BIT, MODERATION_CYCLES, Mark, RECV_BIT, Services, Stage, wrong};
+use super::{BIND_BIT, Key, MARK_BIT, MODERATION_CYCLES, Mark, RECV_BIT, Services, Stage, Window, wrong};
 use crate::rig::RigError;
 
 /// Which completions are taken.
@@ -105,13 +105,13 @@ impl Services<'_> {
         wc: &WorkCompletion,
         here: &str,
     ) -> Result<(), RigError> {
-        let opcode = if is_inv {
-            WcOpcode::LocalInv
-        } else {
-            WcOpcode::BindMw
-        };
         let window = self.conns.get_mut(conn).and_then(|conn| conn.window.as_mut());
-        let Some(window) = window.filter(|_| wc.opcode == opcode) else {
+        let opcode_of = |window: &Window| match window.key {
+            _ if is_inv => WcOpcode::LocalInv,
+            Key::Window(_) => WcOpcode::BindMw,
+            Key::Fast(_) => WcOpcode::RegMr,
+        };
+        let Some(window) = window.filter(|window| wc.opcode == opcode_of(window)) else {
             return Err(wrong(format!("{here}: {wc:?} of a window")));
         };
         if !is_inv {

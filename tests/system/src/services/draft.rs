@@ -173,6 +173,7 @@ impl<'a> Draft<'a> {
             rd_atomic: self.rng.pick(&[1, 2, 4, 16]),
             gid_index,
             has_window: false,
+            is_fast: false,
         });
         self.plan.conns.len() - 1
     }
@@ -221,6 +222,7 @@ impl<'a> Draft<'a> {
             self.lane(seat, &[(Goal::Peer, peer)]);
         }
         if self.plan.conns[conn].has_window {
+            self.plan.conns[conn].is_fast = self.rng.percent(50);
             self.windows(conn);
         }
     }

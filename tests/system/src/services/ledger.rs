@@ -1,7 +1,7 @@
 //! Registered memory of a program, byte by byte: what it must hold, what it may, and what nobody may have touched.
 
 use hca_dev::DmaBuf;
-use hca_verbs::{Access, DeviceMemory, Mr, PageSize};
+use hca_verbs::{Access, DeviceMemory, FastMr, Mr, MrOptions, PageSize, SendOp};
 
 use crate::node::{Dev, Node, Place};
 use crate::rig::RigError;
@@ -14,6 +14,9 @@ const CANARY_BYTES: usize = 64;
 /// Virtual addresses of regions are so far apart.
 const REGION_STEP: u64 = 0x1000_0000;
 const BASE: u64 = 0x5000_0000_0000;
+/// Those of regions for fast registration, and how large the pages of them are.
+const FAST_BASE: u64 = 0x6000_0000_0000;
+const PAGE_BYTES: usize = 4096;
 
 /// What is known of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +87,26 @@ impl Ledger {
         }
         self.any(0, self.plan.len);
         Ok(())
+    }
+
+    /// Pages that a region for fast registration needs for all of it; none: it is device memory.
+    pub fn pages(&self) -> Option<u32> {
+        let pages = (self.margin % PAGE_BYTES + self.plan.len as usize).div_ceil(PAGE_BYTES);
+        matches!(self.memory, Memory::Host(_)).then_some(pages as u32)
+    }
+
+    /// Operation that registers all of it under another key, at addresses of its own.
+    pub fn reg_op(&self, mr: &mut FastMr<Dev>, key: u32) -> Result<SendOp, RigError> {
+        let Memory::Host(buf) = &self.memory else {
+            return Err(wrong("fast registration of device memory".to_owned()));
+        };
+        let options = MrOptions {
+            addr: Some(FAST_BASE + (buf.iova() + self.margin as u64) % PAGE_BYTES as u64),
+            offset: self.margin,
+            length: Some(self.plan.len as usize),
+            ..MrOptions::new(Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+        };
+        Ok(mr.reg_op(key, buf, &options)?)
     }
 
     /// Under a new key, after the old one has been taken away.

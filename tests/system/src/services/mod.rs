@@ -20,7 +20,9 @@ use std::collections::{HashMap, VecDeque};
 
 use hca_dev::Device;
 use hca_link::LinkKind;
-use hca_verbs::{Ah, CompChannel, Cq, EventKind, Mw, RawQp, Service, Srq, XrcTarget, Xrcd};
+use hca_verbs::{
+    Access, Ah, CompChannel, Cq, EventKind, FastMr, Mw, RawQp, SendOp, Service, Srq, XrcTarget, Xrcd,
+};
 
 use crate::judge::Judge;
 use crate::node::{Dev, Node};
@@ -159,9 +161,38 @@ struct Conn {
     window: Option<Window>,
 }
 
-/// A window of the second seat.
+/// What work requests make good and good for nothing.
+enum Key {
+    Window(Mw<Dev>),
+    /// A region for fast registration.
+    Fast(FastMr<Dev>),
+}
+
+impl Key {
+    fn rkey(&self) -> u32 {
+        match self {
+            Self::Window(mw) => mw.rkey(),
+            Self::Fast(mr) => mr.key(),
+        }
+    }
+
+    /// Operation that makes it good for all of a region under another key, which is its key from then on.
+    fn bind_op(&mut self, rkey: u32, ledger: &Ledger) -> Result<SendOp, RigError> {
+        match self {
+            Self::Window(mw) => {
+                let mr = &ledger.mr;
+                let op = mw.bind_op(rkey, mr, mr.addr(), mr.length(), Access::REMOTE_WRITE);
+                mw.set_rkey(rkey);
+                Ok(op)
+            }
+            Self::Fast(mr) => ledger.reg_op(mr, rkey),
+        }
+    }
+}
+
+/// A window of the second seat, or a region for fast registration in its place.
 struct Window {
-    mw: Mw<Dev>,
+    key: Key,
     /// Its turn: bound, and waited for.
     bound: Option<u32>,
     binding: Option<u32>,

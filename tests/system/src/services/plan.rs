@@ -84,6 +84,8 @@ pub(super) struct ConnPlan {
     pub gid_index: Option<u8>,
     /// The second seat's memory is reached by memory windows for a part of the messages.
     pub has_window: bool,
+    /// By a region for fast registration in the place of a window, if it is host memory.
+    pub is_fast: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,13 +256,16 @@ impl ServicesPlan {
             }
         }
         let shared = self.pools.iter().filter(|pool| pool.shared.is_some()).count();
-        let windows = self.conns.iter().filter(|conn| conn.has_window).count();
+        let is_window = |conn: &&ConnPlan| conn.has_window && !conn.is_fast;
+        let windows = self.conns.iter().filter(is_window).count();
+        let fast = self.conns.iter().filter(|conn| conn.is_fast).count();
         let atomics = self.messages().filter(|message| message.kind.is_atomic()).count();
         let device = self.regions.iter().filter(|region| region.in_device).count();
         let groups = self.seats.iter().filter(|seat| seat.groups != 0).count();
         let counts = [
             (shared, "SRQs"),
             (windows, "windows"),
+            (fast, "regions for fast registration"),
             (atomics, "atomics"),
             (device, "regions of device memory"),
             (groups, "members of groups"),
@@ -327,7 +332,8 @@ pub(crate) fn undrawn<'p>(plans: impl Iterator<Item = &'p ServicesPlan> + Clone)
         ("UC", conn(&|conn| conn.service == Service::Uc)),
         ("UD", conn(&|conn| conn.service == Service::Ud)),
         ("XRC", conn(&|conn| conn.service == Service::Xrc)),
-        ("a window", conn(&|conn| conn.has_window)),
+        ("a window", conn(&|conn| conn.has_window && !conn.is_fast)),
+        ("a region for fast registration", conn(&|conn| conn.is_fast)),
         ("a loop", any(&is_loop)),
         ("a multicast group", seat(&|seat| seat.groups != 0)),
         (

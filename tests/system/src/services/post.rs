@@ -1,13 +1,13 @@
 //! Posts sends, receives, and the work of windows.
 
-use hca_verbs::{Access, Datagram, RecvWr, SendFlags, SendOp, SendWr, Sge, WrData, next_rkey};
+use hca_verbs::{Datagram, RecvWr, SendFlags, SendOp, SendWr, Sge, WrData, next_rkey};
 use hca_wire::QPN_MULTICAST;
 
 use super::build::QKEY;
 use super::ledger::Ledger;
 use super::plan::{Goal, Kind, LanePlan, Message};
 use super::words::Asked;
-use super::{ARMS, BIND_BIT, Handle, MARK_BIT, Mark, RECV_BIT, Seat, Services, Stage, wrong};
+use super::{ARMS, BIND_BIT, Handle, Key, MARK_BIT, Mark, RECV_BIT, Seat, Services, Stage, wrong};
 use crate::plan::Piece;
 use crate::rig::RigError;
 
@@ -260,8 +260,13 @@ impl Services<'_> {
         let window = self.conns[self.plan.seats[plan.seat].conn].window.as_ref();
         let key = window
             .filter(|_| message.epoch.is_some())
-            .map(|window| window.mw.rkey());
-        let (remote_addr, rkey) = (mr.addr() + u64::from(place.offset), key.unwrap_or(mr.rkey()));
+            .map(|window| &window.key);
+        let (base, rkey) = match key {
+            None => (mr.addr(), mr.rkey()),
+            Some(Key::Window(mw)) => (mr.addr(), mw.rkey()),
+            Some(Key::Fast(fast)) => (fast.addr(), fast.key()),
+        };
+        let remote_addr = base + u64::from(place.offset);
         let asked = || self.lanes[lane].asked.get(&at).copied();
         let one = 1 << (8 * plan.field.unwrap_or_default());
         match message.kind {
@@ -323,18 +328,14 @@ impl Services<'_> {
         let Handle::Qp(qp) = &mut self.seats[second].handle else {
             return Err(wrong(format!("the window of connection {conn} has no QP")));
         };
-        let mr = &self.ledgers[target].mr;
         let work = |op| SendWr {
             wr_id: (conn as u64) << 32 | BIND_BIT,
             op,
             flags: SendFlags::SIGNALED,
             data: WrData::Sges(&[]),
         };
-        let rkey = next_rkey(window.mw.rkey());
-        let bind = window
-            .mw
-            .bind_op(rkey, mr, mr.addr(), mr.length(), Access::REMOTE_WRITE);
-        let old = window.mw.rkey();
+        let old = window.key.rkey();
+        let bind = window.key.bind_op(next_rkey(old), &self.ledgers[target])?;
         if window.is_invalid {
             qp.post_send(&[work(bind)])?;
         } else {
@@ -344,7 +345,6 @@ impl Services<'_> {
             };
             qp.post_send(&[invalidate, work(bind)])?;
         }
-        window.mw.set_rkey(rkey);
         (window.binding, window.is_invalid) = (Some(next), false);
         Ok(true)
     }

@@ -87,7 +87,7 @@ impl Services<'_> {
     fn invalidated(&mut self, seat: usize, wc: &WorkCompletion, here: &str) -> Result<(), RigError> {
         let window = self.conns[self.plan.seats[seat].conn].window.as_mut();
         match window {
-            Some(window) if wc.wc_flags & WITH_INV != 0 && wc.imm_data == window.mw.rkey() => {
+            Some(window) if wc.wc_flags & WITH_INV != 0 && wc.imm_data == window.key.rkey() => {
                 window.is_invalid = true;
                 Ok(())
             }
