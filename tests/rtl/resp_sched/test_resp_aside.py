@@ -114,8 +114,8 @@ async def a_hole_interrupts_and_nothing_begins_anew(dut):
 
 @cocotb.test()
 async def a_request_to_the_end_takes_the_place(dut):
-    """REL-19: what is asked for to the end of the READ that is answered is not answered twice; what has not been sent is
-    sent once; more than one interruption at a time."""
+    """REL-19: what is asked for to the end of the READ that is answered is not answered twice; what has not been sent
+    is sent once; more than one interruption at a time."""
     bench, peer = await begin(dut, 4)
     peer.ask(4 * MTU)
     peer.ask(40 * MTU)

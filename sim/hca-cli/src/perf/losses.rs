@@ -6,11 +6,10 @@ use super::table::{NONE, Row, What, again};
 /// QPs, and messages of each.
 const LOADS: [(usize, usize); 2] = [(1, 600), (16, 60)];
 /// Operations with go-back-N, and those that repeat selectively.
-const KINDS: [(&str, &str, &str); 6] = [
+const KINDS: [(&str, &str, &str); 5] = [
     ("write", "WRITE", ""),
     ("write", "WRITE, selective,", " --selective-repeat"),
     ("send", "SEND", ""),
-    ("send", "SEND, selective,", " --selective-repeat"),
     ("read", "READ", ""),
     ("read", "READ, selective,", " --selective-repeat"),
 ];

@@ -265,7 +265,7 @@ impl Requests {
             return Err(format!("back to PSN {to} without a NAK and before a timeout"));
         }
         if spec.selective && !self.ahead.is_empty() {
-            // Data comes, and what is missing in it is asked for until it is there: that is no retry of the connection's.
+            // Data comes, and what is missing in it is asked for until it is there: that costs no retry.
             return Ok(());
         }
         self.retries += 1;
@@ -377,8 +377,10 @@ impl Requests {
 /// Bytes that a READ asks for again which has so many left: all of them, or, selective, some whole packets.
 fn asked_again(packet: &Packet, left: u32, spec: &ConnectionSpec) -> u32 {
     let asked = packet.ext.reth.map_or(left, |reth| reth.dma_len);
-    let hole =
-        asked != 0 && asked < left && asked % spec.mtu_bytes == 0 && asked / spec.mtu_bytes <= MISSING_MAX;
+    let hole = asked != 0
+        && asked < left
+        && asked.is_multiple_of(spec.mtu_bytes)
+        && asked / spec.mtu_bytes <= MISSING_MAX;
     if spec.selective && hole { asked } else { left }
 }
 
