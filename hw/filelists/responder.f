@@ -1,6 +1,8 @@
 // Receive side: packet rules, acknowledgements, execution, READ responses.
 hw/rtl/responder/hca_rx_pkg.sv
+hw/rtl/responder/hca_rx_state_pkg.sv
 hw/rtl/responder/hca_ack_credits.sv
+hw/rtl/responder/hca_ack_item.sv
 hw/rtl/responder/hca_ack_unit.sv
 hw/rtl/responder/hca_atomic.sv
 hw/rtl/responder/hca_atomic_results.sv
@@ -9,6 +11,7 @@ hw/rtl/responder/hca_omt.sv
 hw/rtl/responder/hca_dg_check.sv
 hw/rtl/responder/hca_resp_ahead.sv
 hw/rtl/responder/hca_resp_check.sv
+hw/rtl/responder/hca_read_ahead.sv
 hw/rtl/responder/hca_rx_ctrl.sv
 hw/rtl/responder/hca_rx_end.sv
 hw/rtl/responder/hca_rx_exec.sv

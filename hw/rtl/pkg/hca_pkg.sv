@@ -353,6 +353,7 @@ package hca_pkg;
     logic           cas;        // atomic only: compare and swap, not fetch and add
     logic           stores;     // atomic only: ATOMIC WRITE; its answer is a READ response without data
     logic           again;      // atomic only: it was executed before, its result is in store
+    logic           aside;      // read only: of a QP with selective repeat, and asked for again
     logic [QpW-1:0] qpn;
     logic [23:0]    psn;
     logic [7:0]     syndrome;
@@ -380,7 +381,7 @@ package hca_pkg;
     logic [12:0]       payload_bytes;
     logic [63:0]       va;             // RxwWrite: where this packet's payload goes; RxwReadReq: start
     logic [31:0]       rkey;
-    logic [31:0]       chk_bytes;      // range to check from va
+    logic [31:0]       chk_bytes;      // range to check from va; RxwReadResp: WQEs before its own that are not over
     logic              needs_list;     // a WQE fetch was issued for this item: take its data from the list stream
     logic [9:0]        list_bytes;     // bytes fetched (stride)
     wqe_idx_t          wqe_index;

@@ -22,6 +22,7 @@ module hca_sq_again
   input  logic             we_i,       // the turn ends
   output logic             over_o,     // behind read_i: all of them have been made, the position moves back
   output logic             active_o,   // behind read_i: some are being sent again alone
+  output logic [MissingW-1:0] left_o,  // so many, the next one included
   output logic             ends_o,     // with plan_i: the packet is the last one of them
   output logic             last_o,     // the same from then on
   output sq_back_t         back_o
@@ -40,6 +41,7 @@ module hca_sq_again
   assign unused_bits = ^{dyn_i, many_i};
   assign over_o      = on_q && all_q;
   assign active_o    = on_q;
+  assign left_o      = place_q.left;
   assign ends_o      = on_q && (place_q.left == MissingW'(1) || many_i);
   assign back_o      = place_q.back;
 

@@ -10,6 +10,8 @@ module hca_sq_build
   input  sq_pkt_t        pkt_i,
   input  logic [31:0]    left_i,      // bytes of the message from this packet on
   input  logic [23:0]    rest_i,      // PSNs of the message behind the first one from this packet on
+  input  logic           few_i,       // a READ asks for few_left_i packets at most: the others are here, or under way
+  input  logic [MissingW-1:0] few_left_i,
   input  logic [63:0]    va_i,        // of the next piece of payload
   input  logic [31:0]    lkey_i,
   input  logic [12:0]    piece_i,
@@ -25,6 +27,7 @@ module hca_sq_build
   logic       alone;  // the packet is a WRITE of its own: its place does not follow from those before it
   logic       is_read, is_write, with_imm, with_inv, datagram, unused_bits;
   logic [7:0] only, last;
+  logic [31:0] few_bytes, read_bytes;
   sq_wqe_atomic_t operands;
 
   assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i, block_i};
@@ -37,6 +40,9 @@ module hca_sq_build
   assign alone    = qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite;
   assign with_inv = hdr_i.opcode == WrOpSendWithInv;
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
+
+  assign few_bytes  = 32'(few_left_i) << mtu_shift(qpc_i.path_mtu);
+  assign read_bytes = (few_i && few_bytes < left_i) ? few_bytes : left_i;
 
   always_comb begin
     omt_o           = '0;
@@ -61,7 +67,7 @@ module hca_sq_build
     txp_o.has_payload   = pkt_i.payload;
     txp_o.reth_va       = hdr_i.remote_addr + 64'(dyn_i.offset);  // not at 0 in a READ asked for again, and alone
     txp_o.reth_rkey     = hdr_i.rkey;
-    txp_o.reth_bytes    = is_read ? left_i : alone ? 32'(pkt_i.bytes) : hdr_i.length;
+    txp_o.reth_bytes    = is_read ? read_bytes : alone ? 32'(pkt_i.bytes) : hdr_i.length;
     txp_o.imm           = hdr_i.imm_data;
     txp_o.wqe_index     = dyn_i.wqe;
     txp_o.unacked       = !is_acked(qpc_i.service);

@@ -30,6 +30,8 @@ module hca_sq_context
   output sq_news_t    news_o,
   output sq_dyn_t     redo_o,
   output logic        ends_o,      // with plan_i: behind the packet the position goes back
+  output logic        few_o,       // so many PSNs alone are sent again, from the next packet's on
+  output logic [MissingW-1:0] left_o,
   output logic        back_o,      // behind the packet under way the position goes back to where it was before a gap
   output logic        same_o       // the cycle behind: a WQE that is being sent need not be read again
 );
@@ -46,8 +48,10 @@ module hca_sq_context
 
   hca_sq_again #(.Slots(Slots)) u_again (
     .clk_i, .slot_i, .read_i, .fresh_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .plan_i, .sent_i,
-    .many_i, .we_i(over_i), .over_o(all_again), .active_o(again), .ends_o, .last_o(back_o), .back_o(back)
+    .many_i, .we_i(over_i), .over_o(all_again), .active_o(again), .left_o, .ends_o, .last_o(back_o), .back_o(back)
   );
+
+  assign few_o = again;
 
   always_ff @(posedge clk_i) begin
     same_o <= same;

@@ -125,7 +125,8 @@ module hca_sq_emit
 
   // ---- Derived from the context ---------------------------------------------------------------------
   logic [3:0]  stride;          // blocks
-  logic        plain, stay, same, plan, pkt_end, ends_again, goes_back, unused_bits;
+  logic [MissingW-1:0] few_left;
+  logic        plain, stay, same, plan, pkt_end, ends_again, goes_back, few, unused_bits;
 
   assign unused_bits = news.pi_far;
   assign stride = 4'd1 << qpc_q.log_stride;
@@ -138,7 +139,7 @@ module hca_sq_emit
     .ctx_dyn_i(dyn),
     .ctx_pi_i (slot_pi_i),
     .redo_i   (at_q[StRedo]),
-    .plan_i   (plan), .ends_o(ends_again), .sent_i(pkt_end), .many_i(look_q.read),
+    .plan_i   (plan), .ends_o(ends_again), .few_o(few), .left_o(few_left), .sent_i(pkt_end), .many_i(look_q.read),
     .over_i   (at_q[StEnd] || at_q[StOpen]),
     .pop_i    (pop_o), .last_i(look_q.last_wqe), .back_o(goes_back),
     .qpc_i    (qpc_q), .ack_i(ack_q), .dyn_i(dyn_q), .pi_i(pi_q),
@@ -259,13 +260,12 @@ module hca_sq_emit
   assign pkt_end     = (pkt_fire && !pkt.payload) || (seg_fire && fits);
 
   hca_sq_build u_build (
-    .qpn_i      (qpn_q),
-    .qpc_i      (qpc_q),
+    .qpn_i      (qpn_q), .qpc_i(qpc_q),
     .dyn_i      (dyn_q),
     .hdr_i      (h_q),
-    .pkt_i      (pkt),
-    .left_i     (left),
+    .pkt_i      (pkt), .left_i(left),
     .rest_i     (rest),
+    .few_i      (few), .few_left_i(few_left),
     .va_i       (look_q.is_inline ? inline_va_q : sge_va),
     .lkey_i     (sge_lkey),
     .piece_i    (piece),

@@ -4,7 +4,7 @@
 // then acts once; done_o carries the new state. An ACK of nothing else than the end of the WQE it has come to acts
 // there and then. Waits only for item_ready_i. Rules: README.md, table 2.
 module hca_ack_unit
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::*;
 (
   input  logic            clk_i,
   input  logic            rst_i,
@@ -38,6 +38,9 @@ module hca_ack_unit
     StMap,    // block of the row
     StWalk,
     StRead,
+    StLook,     // selective: marks of READ data are looked at
+    StSeek,     // the WQE of READ data behind a gap: is this row its row?
+    StSeekMap,  // block of the next one
     StEnd
   } state_e;
 
@@ -48,7 +51,14 @@ module hca_ack_unit
   logic        plain_q;   // an ACK, not a NAK
   logic        moved_q, moved_d;
   logic        implied_q, implied_d;  // a READ or atomic inside the range has no data yet: implied NAK
-  logic        second_q, second_d;    // second decision: the local error behind a completed READ
+  logic        second_q, second_d;    // second decision: behind a completed READ
+  logic        looked_q, looked_d;    // there were marks
+  logic        passes_q, passes_d;    // READs whose data came behind a gap that is filled complete, too
+  logic        found_q, found_d;      // the row is that of READ data behind a gap, WQE at_wqe
+  logic        seek;                  // the row behind it is looked at
+  wqe_idx_t    at_wqe;
+  logic [23:0] at_first;              // PSN of its first packet
+  logic [MsgBlkW-1:0] at_blk;
 
   // ---- Start ---------------------------------------------------------------------------------------
   logic is_pkt, in_window, plain_ack;
@@ -63,9 +73,14 @@ module hca_ack_unit
 
   always_comb begin
     ask_o.map_en   = look && !blk_ok;
-    ask_o.row_en   = (look && blk_ok) || state_q == StMap;
+    ask_o.next_en  = seek && at_wqe[MsgRowW-1:0] == '1;
+    ask_o.row_en   = (look && blk_ok) || state_q inside {StMap, StSeekMap}
+                     || (seek && at_wqe[MsgRowW-1:0] != '1);
     ask_o.wqe      = start_i ? st_i.una_wqe : ack_q.una_wqe;
-    ask_o.blk      = start_i ? st_i.blk : (state_q == StMap) ? blk_i : ack_q.blk;
+    ask_o.blk      = start_i ? st_i.blk : ack_q.blk;
+    if (state_q inside {StMap, StSeekMap}) ask_o.blk = blk_i;
+    if (state_q == StSeek) {ask_o.wqe, ask_o.blk} = {at_wqe + 1'b1, at_blk};
+    if (state_q == StSeekMap) ask_o.wqe = at_wqe;
     ask_o.free     = over && ends_block;
     ask_o.free_blk = ack_q.blk;
     ask_o.free_wqe = ack_q.una_wqe;
@@ -78,22 +93,29 @@ module hca_ack_unit
   assign row_read  = is_answered(row_i.opcode);
   assign row_at    = is_atomic(row_i.opcode);
   assign pend_here = ack_q.pend_valid && ack_q.pend_wqe == ack_q.una_wqe;
-  assign complete  = state_q == StWalk && walk_on && row_in && !row_read && !pend_here;
+  assign complete  = state_q == StWalk && walk_on && row_in && (!row_read || passes_q) && !pend_here;
+
+  // ---- READ data behind a gap (selective repeat) -------------------------------------------------------
+  logic                 selects, holds, finds, asks_more;
+  logic [MissingW-1:0]  hole, rest_hole;
+  logic [AheadPsns-1:0] with_it, left;
+  logic [6:0]           passed, still;
+
+  assign selects = ctx_i.selective && job_i.kind == AjRead && job_i.rd_opcode && live_q && !second_q;
+  assign holds   = marks_of(ack_q) != '0;
+
+  hca_read_ahead u_read_ahead (
+    .clk_i, .look_i(state_q == StLook), .st_i(ack_q), .psn_i(job_i.psn), .row_i,
+    .seek_i(state_q == StSeek), .map_i(state_q == StSeekMap), .blk_i,
+    .seek_o(seek), .found_o(finds), .wqe_o(at_wqe), .first_o(at_first), .blk_o(at_blk),
+    .asks_o(asks_more), .hole_o(hole), .with_o(with_it), .passed_o(passed), .left_o(left), .still_o(still)
+  );
 
   // The most frequent job by far: an ACK ends with this WQE, and nobody waits for more.
   logic    swift;
   ack_st_t swift_st;
   assign swift = state_q == StWalk && walk_on && plain_q && row_i.last_psn == job_i.psn && !row_read
                  && !ack_q.pend_valid && !ack_q.draining && item_ready_i;
-
-  // Of the packets that were sent again alone some are not acknowledged yet.
-  function automatic logic few_open(few_again_t few, logic [23:0] una_psn);
-    logic [15:0] left;
-    logic        unused;
-    left   = few.behind - una_psn[15:0];
-    unused = ^{few.mark, una_psn[23:16]};
-    return few.on && !left[15] && left != '0;
-  endfunction
 
   // ---- Credits ---------------------------------------------------------------------------------------
   credit_t same_credit, next_credit;
@@ -117,15 +139,18 @@ module hca_ack_unit
     swift_st.retry_left    = ctx_i.retry_cnt;
     swift_st.rnr_left      = ctx_i.rnr_retry;
     swift_st.gap_seen      = 1'b0;
-    swift_st.few.on        = few_open(ack_q.few, target_q);
+    swift_st               = few_closed(swift_st);
     swift_st.blk_ok        = !ends_block;
   end
 
-  assign advance = complete && (!row_i.signaled || item_ready_i);
+  assign advance = complete && ((!row_i.signaled && !passes_q) || item_ready_i);
 
   // ---- End: one decision ---------------------------------------------------------------------------
   ack_st_t     base;            // state with the budgets of a new message when there was progress
-  logic        at_end, rewind, fail, deliver, rnr, back, implied_new, retire, path_fails;
+  logic        at_end, rewind, fail, deliver, places, again, rnr, back, implied_new, retire, row_ends, all_here,
+               path_fails;
+  logic [23:0] behind_psn;      // the oldest unacknowledged one behind a response, and what came before it
+  logic [23:0] row_rest;        // PSNs of the row behind the response
   logic [7:0]  fail_status, fail_syndrome;
   wqe_idx_t    late_by;         // MsgSqError: distance of its WQE from the oldest one
   logic [31:0] rd_offset, rd_left, rd_expect;
@@ -134,13 +159,20 @@ module hca_ack_unit
   assign at_end    = state_q == StEnd;
   assign retire    = job_i.kind == AjMwDone;
   assign late_by   = job_i.wqe_index - ack_q.una_wqe;
-  assign rd_offset = 32'(ack_q.una_psn - ack_q.una_first_psn) << mtu_shift(ctx_i.path_mtu);
+  assign rd_offset = 32'(found_q ? 24'(job_i.psn - at_first) : 24'(ack_q.una_psn - ack_q.una_first_psn))
+                     << mtu_shift(ctx_i.path_mtu);
   // Nothing comes back of an ATOMIC WRITE.
   assign rd_left   = (row_i.opcode == WrOpAtomicWrite) ? '0 : row_i.len_bytes - rd_offset;
   assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
-  assign rd_last   = ack_q.una_psn == row_i.last_psn;
+  assign rd_last   = (found_q ? job_i.psn : ack_q.una_psn) == row_i.last_psn;
+  assign row_rest  = row_i.last_psn - ack_q.una_psn;
+  assign row_ends  = looked_q ? 24'(passed) >= row_rest : row_rest == '0;
+  assign behind_psn = ack_q.una_psn + 24'd1 + (looked_q ? 24'(passed) : '0);
+  assign all_here  = (passes_q ? ack_q.una_psn : behind_psn) == mark_i.psn;
+  // Of the next gap, in the WQE that is the oldest one then.
+  assign rest_hole = hole_of(still, row_i.last_psn - (passes_q ? ack_q.una_psn : behind_psn));
   assign rd_good   = row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
-                     : row_read && job_i.rd_opcode && job_i.rd_ends == rd_last
+                     : row_read && job_i.rd_opcode && (job_i.rd_ends == rd_last || (ctx_i.selective && !rd_last))
                        && 32'(rxd_i.payload_bytes) == rd_expect;
 
   // ---- NAKs of a gap that name what is missing --------------------------------------------------------
@@ -149,13 +181,13 @@ module hca_ack_unit
   logic [15:0] few_since;
   logic        unused_few;
   assign unused_few = ^{few_since[14:0], job_i.few.zero};
-  assign few_since = job_i.few.seen - st_i.few.mark - AgainSlack;
+  assign few_since = job_i.few.seen - st_i.marks[15:0] - AgainSlack;
   assign few_new   = few_q && !implied_q;
 
   // Its PSN is the oldest unacknowledged one when all before it has been walked.
   always_ff @(posedge clk_i) begin
     if (start_i) few_q <= job_i.kind == AjAck && job_i.syndrome == NakSelective && ctx_i.selective
-                          && job_i.few.missing != '0 && (!few_open(st_i.few, job_i.psn) || !few_since[15]);
+                          && job_i.few.missing != '0 && (!few_open(few_of(st_i), job_i.psn) || !few_since[15]);
   end
 
   always_comb begin
@@ -166,6 +198,8 @@ module hca_ack_unit
       base.gap_seen   = 1'b0;
     end
     rewind        = 1'b0;  // costs one retry
+    again         = 1'b0;  // a hole is asked for once more, or another one: this does not
+    places        = 1'b0;
     fail          = 1'b0;
     deliver       = 1'b0;
     rnr           = 1'b0;
@@ -180,9 +214,7 @@ module hca_ack_unit
             && (job_i.syndrome[4:0] inside {5'd1, 5'd2, 5'd3} || (job_i.syndrome[4:0] == 5'd4 && ctx_i.is_xrc))
             && !(implied_q && row_in)) begin
           fail        = 1'b1;
-          fail_status = (job_i.syndrome == NakInvalidRequest) ? WcRemInvReqErr
-                        : (job_i.syndrome == NakRemoteAccess) ? WcRemAccessErr
-                        : (job_i.syndrome == NakInvalidRdRequest) ? WcRemInvRdReqErr : WcRemOpErr;
+          fail_status = nak_status(job_i.syndrome);
         end else if (implied_q) begin
           rewind = implied_new;
         end else if (job_i.syndrome[6:5] == 2'b01) begin
@@ -192,13 +224,20 @@ module hca_ack_unit
         end
       end
       AjRead: if (live_q && !second_q) begin
-        if (implied_q) rewind = implied_new;
-        else if (ack_q.una_psn != target_q) fail = 1'b0;  // stopped at a local error, below
-        else if (rd_good) deliver = 1'b1;
-        else begin
+        if (implied_q) begin
+          places = found_q && rd_good;
+          rewind = implied_new;
+          again  = places && asks_more && !base.rnr_wait;
+        end else if (ack_q.una_psn != target_q) fail = 1'b0;  // stopped at a local error, below
+        else if (rd_good) begin
+          deliver = 1'b1;
+          again   = looked_q && !row_ends && passed != '0 && left != '0 && !base.rnr_wait;  // else it is on its way
+        end else begin
           fail        = 1'b1;
           fail_status = WcBadRespErr;
         end
+      end else begin
+        again = passes_q && marks_of(base) != '0 && !base.rnr_wait;
       end
       AjSqError: begin
         // Data of a READ could not be placed: back to it, whatever was decided since. Its CQE and all later ones
@@ -219,8 +258,10 @@ module hca_ack_unit
     path_fails = rewind && !paid && ctx_i.is_armed && !pend_ends;
     if (path_fails) begin  // APM-1: a wait, and the retries anew
       rewind = 1'b0;
+      places = 1'b0;
     end else if (rewind && !paid) begin  // REL-3, REL-9: retry_cnt 7 is seven
       fail        = 1'b1;
+      places      = 1'b0;
       fail_status = WcRetryExcErr;
     end
     if (rnr && base.rnr_left == '0) begin
@@ -230,6 +271,7 @@ module hca_ack_unit
     end
     if (pend_ends) begin
       rewind        = 1'b0;
+      again         = 1'b0;
       rnr           = 1'b0;
       fail          = 1'b1;
       fail_status   = base.pend_status;
@@ -239,26 +281,29 @@ module hca_ack_unit
 
   logic resend;  // ask the requester to start again
   logic drains, drained;  // somebody waits for the end of all that is outstanding; it is there
-  assign resend = !fail && (paid || (job_i.kind == AjRnrDone && base.rnr_wait));
+  assign resend = !fail && (paid || again || (job_i.kind == AjRnrDone && base.rnr_wait));
 
   always_comb begin
     st_o   = base;
-    st_o.few.on = few_open(base.few, base.una_psn);
+    st_o   = few_closed(st_o);
     dead_o = dead_i;
     if (tells) {st_o.credit, st_o.dry} = {same_credit, same_dry && (live_q || base.dry)};
     else if (moved_q) st_o.dry = 1'b0;
     // A READ's last response may complete what is before it as well.
-    if (deliver && rd_last) {st_o.credit, st_o.dry} = {next_credit, next_dry};
+    if ((deliver && row_ends) || passes_q) {st_o.credit, st_o.dry} = {next_credit, next_dry};
+    // What told of the newest packet came behind a gap: if that was all, only a packet beyond the limit learns more.
+    if ((deliver && looked_q) || passes_q) st_o.dry = next_credit.on && all_here;
     if (moved_q || deliver) st_o.credit.probe = 1'b0;
     if (probes) {st_o.credit.probe, st_o.dry} = 2'b10;
     if (retire) st_o.credit.limit = base.credit.limit + 1'b1;  // it takes no receive, and no message of the MSN's
     if (deliver) begin
-      st_o.una_psn    = base.una_psn + 24'd1;
+      st_o.una_psn    = row_ends ? row_i.last_psn + 24'd1 : behind_psn;
+      if (looked_q) st_o.marks = left;
       st_o.retry_left = ctx_i.retry_cnt;
       st_o.rnr_left   = ctx_i.rnr_retry;
       st_o.gap_seen   = 1'b0;
-      if (rd_last) begin
-        st_o.una_first_psn = base.una_psn + 24'd1;
+      if (row_ends) begin
+        st_o.una_first_psn = row_i.last_psn + 24'd1;
         st_o.una_wqe       = base.una_wqe + 1'b1;
         st_o.rd_done       = base.rd_done + 16'd1;
         st_o.blk_ok        = !ends_block;
@@ -269,8 +314,12 @@ module hca_ack_unit
       st_o.gap_seen = 1'b1;
       st_o.gen      = base.gen + 2'd1;
       if (paid) st_o.retry_left = base.retry_left - 3'd1;
-      st_o.few = '{on: few_new, behind: base.una_psn[15:0] + 16'(job_i.few.missing), mark: mark_i.psn[15:0]};
+      if (few_new || st_o.few_on) begin
+        st_o.few_on = few_new;
+        st_o.marks  = few_new ? AheadPsns'({base.una_psn[15:0] + 16'(job_i.few.missing), mark_i.psn[15:0]}) : '0;
+      end
     end
+    if (places) {st_o.few_on, st_o.marks} = {1'b0, with_it};
     if (rnr) begin
       st_o.rnr_wait = 1'b1;
       st_o.rnr_code = job_i.syndrome[4:0];
@@ -308,7 +357,8 @@ module hca_ack_unit
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done,
-                         again: (resend && few_new) ? job_i.few.missing : '0, credit: st_o.credit};
+                         again: !resend ? '0 : few_new ? job_i.few.missing : places ? hole : again ? rest_hole : '0,
+                         credit: st_o.credit};
   assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained || path_fails);
   assign ev_o        = '{kind: path_fails ? HwEventPathFailed : drained ? HwEventSqDrained : HwEventQpError,
                          func: ctx_i.func, qpn: job_i.qpn,
@@ -316,67 +366,25 @@ module hca_ack_unit
                          syndrome: fail_syndrome, status: back ? job_i.status : fail_status};
 
   // ---- Items ---------------------------------------------------------------------------------------
-  logic end_item, end_pushed, to_second;
+  logic end_item, end_pushed, to_second, to_pass;
   assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_i.signaled);
   assign end_pushed   = at_end && (!end_item || item_ready_i);
-  assign to_second    = deliver && rd_last && base.pend_valid && base.pend_wqe == st_o.una_wqe;
-  assign item_valid_o = (complete && row_i.signaled) || swift || (at_end && end_item);
+  assign to_pass      = deliver && looked_q && row_ends && (24'(passed) != row_rest || left != '0);
+  assign to_second    = deliver && row_ends && base.pend_valid && base.pend_wqe == st_o.una_wqe && !to_pass;
+  assign item_valid_o = (complete && (row_i.signaled || passes_q)) || swift || (at_end && end_item);
   // The oldest WQE has completed, and its row is not asked for again.
-  assign over         = advance || (end_pushed && ((deliver && rd_last) || retire));
-  assign done_o       = swift || (end_pushed && !to_second);
+  assign over         = advance || (end_pushed && ((deliver && row_ends) || retire));
+  assign done_o       = swift || (end_pushed && !to_second && !to_pass);
   assign list_o       = wqe_fetch(ctx_i.func, ctx_i.sq_base, ctx_i.sq_log_size, ctx_i.sq_log_stride,
-                                  ack_q.una_wqe);
+                                  found_q ? at_wqe : ack_q.una_wqe);
 
-  always_comb begin
-    item_o = '0;
-    if (item_valid_o) begin
-      item_o.kind      = !(at_end && deliver) ? RxwNone : row_at ? RxwAtomicResp : RxwReadResp;
-      item_o.qpn       = job_i.qpn;
-      item_o.func      = ctx_i.func;
-      item_o.pd        = ctx_i.pd;
-      item_o.gen       = ctx_i.gen;
-      item_o.wqe_index = ack_q.una_wqe;
-      item_o.rsp.qpn   = job_i.qpn;
-      item_o.rsp.psn   = job_i.psn;
-      item_o.rsp.va    = rxd_i.swap_add;
-      item_o.buf_beat  = rxd_i.buf_beat;
-      item_o.buf_beats = rxd_i.buf_beats;
-      item_o.frees     = has_pkt_i && (swift || (at_end && !second_q));
-      if (at_end) begin
-        item_o.payload_off   = rxd_i.payload_off;
-        item_o.payload_bytes = row_at ? 13'(AtomicAckEthBytes) : rxd_i.payload_bytes;
-        item_o.needs_list    = deliver && item_o.payload_bytes != '0;
-        item_o.list_bytes    = list_o.len_bytes;
-        item_o.msg_offset    = rd_offset;
-        item_o.msg_last      = rd_last;
-        item_o.resumes       = back;
-      end
-      item_o.cqe.valid     = fail || back
-                             || ((complete || (deliver && rd_last) || (at_end && retire)) && row_i.signaled);
-      item_o.cqe.cqn       = ctx_i.send_cqn;
-      item_o.cqe.solicited = 1'b0;
-      item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
-      item_o.cqe.cqe.wqe_index = (at_end && back) ? job_i.wqe_index[15:0] : ack_q.una_wqe[15:0];
-      if (complete || deliver || (at_end && retire)) begin
-        item_o.cqe.cqe.status   = WcSuccess;
-        item_o.cqe.cqe.byte_len = row_i.len_bytes;
-        unique case (row_i.opcode)
-          WrOpRdmaRead:                        item_o.cqe.cqe.opcode = WcOpRdmaRead;
-          WrOpAtomicCmpAndSwp:                 item_o.cqe.cqe.opcode = WcOpCompSwap;
-          WrOpAtomicFetchAndAdd:               item_o.cqe.cqe.opcode = WcOpFetchAdd;
-          WrOpAtomicWrite:                     item_o.cqe.cqe.opcode = WcOpAtomicWrite;
-          WrOpRdmaWrite, WrOpRdmaWriteWithImm: item_o.cqe.cqe.opcode = WcOpRdmaWrite;
-          WrOpBindMw:                          item_o.cqe.cqe.opcode = WcOpBindMw;
-          WrOpLocalInv:                        item_o.cqe.cqe.opcode = WcOpLocalInv;
-          WrOpRegMr:                           item_o.cqe.cqe.opcode = WcOpRegMr;
-          default:                             item_o.cqe.cqe.opcode = WcOpSend;
-        endcase
-      end else begin
-        item_o.cqe.cqe.status     = back ? job_i.status : fail_status;
-        item_o.cqe.cqe.vendor_err = fail_syndrome;
-      end
-    end
-  end
+  hca_ack_item u_item (
+    .valid_i(item_valid_o), .at_end_i(at_end), .deliver_i(deliver), .places_i(places), .row_at_i(row_at),
+    .row_ends_i(row_ends), .complete_i(complete), .passes_i(passes_q), .retire_i(retire), .back_i(back), .fail_i(fail),
+    .frees_i(has_pkt_i && (swift || (at_end && !second_q))), .fail_status_i(fail_status),
+    .fail_syndrome_i(fail_syndrome), .job_i, .rxd_i, .ctx_i, .row_i, .una_wqe_i(ack_q.una_wqe), .at_wqe_i(at_wqe),
+    .offset_i(rd_offset), .list_bytes_i(list_o.len_bytes), .item_o
+  );
 
   // ---- State ---------------------------------------------------------------------------------------
   always_comb begin
@@ -385,13 +393,12 @@ module hca_ack_unit
     moved_d   = moved_q;
     implied_d = implied_q;
     second_d  = second_q;
+    {looked_d, passes_d, found_d} = {looked_q, passes_q, found_q};
     unique case (state_q)
       StIdle: if (start_i) begin
         state_d   = (!is_pkt && job_i.kind != AjMwDone) ? StEnd : blk_ok ? StWalk : StMap;
         ack_d     = st_i;
-        moved_d   = 1'b0;
-        implied_d = 1'b0;
-        second_d  = 1'b0;
+        {moved_d, implied_d, second_d, looked_d, passes_d, found_d} = '0;
       end
       StMap: begin
         ack_d.blk    = blk_i;
@@ -400,10 +407,10 @@ module hca_ack_unit
       end
       StWalk: begin
         if (!walk_on || pend_here) begin
-          state_d = StEnd;
-        end else if (row_read) begin
+          state_d = (selects && holds && !walk_on) ? StLook : StEnd;
+        end else if (row_read && !passes_q) begin
           implied_d = 1'b1;
-          state_d   = StEnd;
+          state_d   = selects ? StLook : StEnd;
         end else if (!row_in) begin  // acknowledged up to the middle of this message
           ack_d.una_psn = target_q;
           moved_d       = 1'b1;
@@ -413,13 +420,29 @@ module hca_ack_unit
           ack_d.una_wqe       = ack_q.una_wqe + 1'b1;
           ack_d.una_psn       = row_i.last_psn + 24'd1;
           ack_d.una_first_psn = row_i.last_psn + 24'd1;
+          if (passes_q) ack_d.rd_done = ack_q.rd_done + 16'd1;
           moved_d             = 1'b1;
           state_d             = swift ? StIdle : StRead;
         end
       end
       StRead:  state_d = (ack_q.una_psn == target_q && job_i.kind != AjRead) ? StEnd : blk_ok ? StWalk : StMap;
+      StLook: begin
+        looked_d = !implied_q;
+        state_d  = implied_q ? StSeek : StEnd;
+      end
+      StSeek: begin
+        found_d = finds;
+        state_d = !seek ? StEnd : (at_wqe[MsgRowW-1:0] == '1) ? StSeekMap : StSeek;
+      end
+      StSeekMap: state_d = StSeek;
       default: begin
         if (done_o) state_d = StIdle;
+        if (end_pushed && to_pass) begin
+          ack_d    = st_o;
+          moved_d  = 1'b1;
+          {second_d, passes_d, looked_d} = 3'b110;
+          state_d  = StRead;
+        end
         if (end_pushed && to_second) begin
           ack_d    = st_o;
           moved_d  = 1'b1;
@@ -436,6 +459,8 @@ module hca_ack_unit
     moved_q   <= moved_d;
     implied_q <= implied_d;
     second_q  <= second_d;
+    {looked_q, passes_q, found_q} <= {looked_d, passes_d, found_d};
+    if (state_q == StEnd && passes_d && !passes_q) target_q <= behind_psn;
     if (start_i) begin
       target_q <= plain_ack ? job_i.psn + 24'd1 : job_i.psn;
       plain_q  <= plain_ack;

@@ -25,6 +25,9 @@ module hca_msg_pool
   input  logic             map_en_i,
   input  logic [QpW-1:0]   qpn_i,         // of map, free and clear
   output logic [MsgBlkW-1:0] map_blk_o,
+  // The block behind one, likewise. Not within two cycles of free_i, nor beside clear_i.
+  input  logic             next_en_i,
+  input  logic [MsgBlkW-1:0] next_of_i,
   // The block of free_wqe_i, the QP's oldest one, is over.
   input  logic             free_i,
   input  logic [MsgBlkW-1:0] free_blk_i,
@@ -76,6 +79,7 @@ module hca_msg_pool
   logic [MsgBlkW-1:0] next_blk, free_blk_q, blk_q, map_blk, late_blk_q;
   logic [PlaceW-1:0]  alloc_place, free_place_q;
   logic               late_q, fresh_late_q;   // a map came while its QP's block was given back; in its first cycle
+  logic               nexts_q;                // next_en_i came last
 
   // ---- Free blocks ---------------------------------------------------------------------------------
   assign is_fresh      = fresh_q != (MsgBlkW + 1)'(MsgBlocks);
@@ -122,10 +126,11 @@ module hca_msg_pool
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {look_q, free0_q, free1_q, late_q, fresh_late_q} <= '0;
+      {look_q, free0_q, free1_q, late_q, fresh_late_q, nexts_q} <= '0;
     end else begin
       free0_q <= free_i;
       free1_q <= free0_q;
+      if (next_en_i || map_en_i) nexts_q <= next_en_i;
       look_q  <= alloc_i && !take && !free0_q && !free1_q && !mark_en_o;
       fresh_late_q <= map_en_i && free0_q;
       if (map_en_i) late_q <= (free0_q || free1_q) && qpn_i == free_qpn_q;
@@ -176,7 +181,7 @@ module hca_msg_pool
   end
 
   // The block behind each one, and a copy of the oldest one for map.
-  assign next_re = free0_q || state_q == StMap;
+  assign next_re = free0_q || state_q == StMap || next_en_i;
 
   hca_ram_1r1w #(
     .Width(MsgBlkW),
@@ -187,7 +192,7 @@ module hca_msg_pool
     .waddr_i(alloc_tail_i),
     .wdata_i(alloc_blk_o),
     .re_i   (next_re),
-    .raddr_i(free0_q ? free_blk_q : blk_q),
+    .raddr_i(free0_q ? free_blk_q : next_en_i ? next_of_i : blk_q),
     .rdata_o(next_blk)
   );
 
@@ -204,7 +209,7 @@ module hca_msg_pool
     .rdata_o(map_blk)
   );
 
-  assign map_blk_o = !late_q ? map_blk : fresh_late_q ? next_blk : late_blk_q;
+  assign map_blk_o = nexts_q ? next_blk : !late_q ? map_blk : fresh_late_q ? next_blk : late_blk_q;
 
   // ---- Clear ---------------------------------------------------------------------------------------
   logic [PlaceW-1:0] behind;  // the block before which all lies that was begun
@@ -240,6 +245,8 @@ module hca_msg_pool
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!next_en_i || (state_q == StIdle && !free0_q && !free1_q))
+      else $error("hca_msg_pool: a block is asked for beside one that comes back");
     if (!rst_i) assert (!free_i || (state_q == StIdle)) else $error("hca_msg_pool: two give blocks back");
     if (!rst_i) assert (free_q <= (MsgBlkW + 1)'(MsgBlocks)) else $error("hca_msg_pool: a block came back twice");
   end

@@ -140,6 +140,8 @@ module hca_omt
     .map_en_i     (ask_i.map_en),
     .qpn_i,
     .map_blk_o    (blk_o),
+    .next_en_i    (ask_i.next_en),
+    .next_of_i    (ask_i.blk),
     .free_i       (ask_i.free),
     .free_blk_i   (ask_i.free_blk),
     .free_wqe_i   (ask_i.free_wqe),

@@ -261,7 +261,8 @@ module hca_resp_check
     few       = syndrome == NakSelective;
     all_again = ctx_i.selective && (syndrome == NakPsnSequence || syndrome[7:5] == AethRnr[7:5]);
     // Every negative answer names the expected PSN.
-    nak = '{valid: syndrome != '0, read: 1'b0, atomic: 1'b0, cas: 1'b0, stores: 1'b0, again: 1'b0, qpn: qpn_i,
+    nak = '{valid: syndrome != '0, read: 1'b0, atomic: 1'b0, cas: 1'b0, stores: 1'b0, again: 1'b0, aside: 1'b0,
+            qpn: qpn_i,
             psn: accept ? next_psn : st_i.epsn, syndrome: syndrome,
             msn: few ? {3'd0, missing[MissingW-1:0], seen} : st_i.msn, va: '0, rkey: '0, len_bytes: '0};
   end
@@ -364,6 +365,7 @@ module hca_resp_check
         item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0];
         item_o.rsp.stores    = look_q.stores;
         item_o.rsp.again     = look_q.atomic && again;
+        item_o.rsp.aside     = ctx_i.selective && again;
         item_o.rsp.va        = look_q.atomic ? req_i.swap_add : req_i.reth_va;
         item_o.rsp.rkey      = look_q.atomic ? req_i.compare[63:32] : req_i.reth_rkey;
         item_o.rsp.len_bytes = look_q.atomic ? req_i.compare[31:0] : req_i.reth_bytes;

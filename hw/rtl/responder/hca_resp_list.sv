@@ -9,6 +9,9 @@
 //   older than all here    in front; the job that it interrupts begins again, for its peer has not taken what it was
 //                          sent behind a gap
 //   between such ones      behind those that have come so (replays), in front of what was here before (main)
+// A QP with selective repeat keeps what it was sent behind a gap, and asks for what is missing alone (aside_i, decision
+// 0071): main goes on where it was when the replays are over, and a request takes the place of the job that is answered
+// only if it leads to that one's end. If it leads beyond where main goes on, main goes on at its PSN.
 // Combinational. A job for which there is no place is lost.
 module hca_resp_list
   import hca_pkg::*, hca_rx_pkg::*;
@@ -20,6 +23,7 @@ module hca_resp_list
   input  logic [31:0]          len_bytes_i,
   input  logic                 more_i,      // who has a job may take a further place
   input  logic [JobPlaceW-1:0] new_i,       // the place that it gets
+  input  logic                 aside_i,     // selective, and it has come before
   output logic                 add_o,       // it gets a place; else there is one job less: this one, or another
   output logic                 replace_o,   // it takes the place of the first one
   output logic                 link_o,      // the place behind from_o is to_o
@@ -29,28 +33,43 @@ module hca_resp_list
   output resp_list_t           with_o,
   // A packet of the first one leaves.
   input  logic [23:0]          sent_psn_i,
-  input  logic [31:0]          left_i,      // bytes of the job from that packet on
+  input  logic [31:0]          off_i,       // bytes of the job before that packet
+  input  logic [31:0]          left_i,      // from it on
   input  logic                 is_last_i,
   input  logic [JobPlaceW-1:0] next_i,      // the place behind it
   output resp_list_t           sent_o
 );
 
   logic [23:0] last_psn, head_psn;
-  logic        full, empty, begun, newer, unsent, between;
+  logic        full, empty, begun, newer, unsent, between, to_main, goes_on, alone, back;
 
   assign last_psn  = psn_i + ((len_bytes_i == '0) ? '0 : 24'((len_bytes_i - 32'd1) >> mtu_shift(path_mtu_i)));
   assign empty     = list_i.count == '0;
   assign full      = list_i.count == JobCountW'(MaxDestRdAtomic) || (!empty && !more_i);
-  assign begun     = list_i.off != '0;
+  assign begun     = list_i.off != '0 || goes_on;
+  assign goes_on   = list_i.midway && !list_i.replaying;        // the first job, at at_psn
+  assign alone     = list_i.tail == list_i.replay_tail;         // replaying: main is empty
   assign head_psn  = list_i.at_psn - 24'(list_i.off >> mtu_shift(path_mtu_i));
-  assign newer     = empty || !psn_ge(list_i.newest_psn, psn_i);
-  assign unsent    = psn_ge(psn_i, list_i.at_psn);
-  assign between   = list_i.replaying && !psn_ge(list_i.replay_psn, psn_i) && !psn_ge(psn_i, list_i.main_psn);
-  assign replace_o = !newer && begun && psn_ge(psn_i, head_psn) && psn_ge(list_i.last_psn, psn_i);
-  assign add_o     = !full && (newer || (!replace_o && (between || !unsent)));
+  assign newer     = empty ? !aside_i : !psn_ge(list_i.newest_psn, psn_i);
+  assign to_main   = list_i.replaying && !psn_ge(psn_i, list_i.main_psn);
+  always_comb begin
+    if (aside_i) begin
+      unsent    = !empty && psn_ge(psn_i, list_i.at_psn) && (!to_main || psn_ge(list_i.replay_psn, psn_i));
+      back      = !newer && !unsent && list_i.midway
+                  && psn_ge(last_psn, list_i.replaying ? list_i.main_psn : list_i.at_psn);
+      replace_o = !newer && !unsent && list_i.off != '0 && psn_ge(psn_i, head_psn) && psn_ge(last_psn, list_i.last_psn);
+      between   = to_main && !unsent;
+    end else begin
+      unsent    = psn_ge(psn_i, list_i.at_psn);
+      back      = 1'b0;
+      replace_o = !newer && begun && psn_ge(psn_i, head_psn) && psn_ge(list_i.last_psn, psn_i);
+      between   = to_main && !psn_ge(list_i.replay_psn, psn_i);
+    end
+  end
+  assign add_o     = !full && (newer || (!replace_o && !back && (between || !unsent)));
 
   assign link_o   = add_o && !empty;
-  assign relink_o = add_o && !newer && between;
+  assign relink_o = add_o && !newer && between && !alone;
   assign from_o   = newer ? list_i.tail : between ? list_i.replay_tail : new_i;
   assign to_o     = (newer || between) ? new_i : list_i.head;
 
@@ -59,6 +78,10 @@ module hca_resp_list
     if (replace_o) begin
       with_o.off    = '0;
       with_o.at_psn = psn_i;
+    end else if (back && list_i.replaying) begin
+      with_o.main_psn = psn_i;
+    end else if (back) begin
+      with_o.at_psn = psn_i;
     end
     if (add_o) begin
       with_o.count = list_i.count + 1'b1;
@@ -66,14 +89,17 @@ module hca_resp_list
         with_o.tail       = new_i;
         with_o.newest_psn = last_psn;
         if (empty) {with_o.head, with_o.at_psn} = {new_i, psn_i};
+        if (list_i.replaying && alone) with_o.main_head = new_i;
       end else begin
         with_o.replaying   = 1'b1;
         with_o.replay_tail = new_i;
         with_o.replay_psn  = last_psn;
+        if (empty || (between && alone)) with_o.tail = new_i;
         if (!between) begin
           with_o.head      = new_i;
           with_o.main_head = list_i.head;
-          with_o.main_psn  = begun ? head_psn : list_i.at_psn;
+          with_o.main_psn  = (begun && !aside_i) ? head_psn : list_i.at_psn;
+          with_o.midway    = begun && aside_i;
           with_o.at_psn    = psn_i;
           with_o.off       = '0;
         end
@@ -85,7 +111,8 @@ module hca_resp_list
     sent_o        = list_i;
     sent_o.at_psn = sent_psn_i + 24'd1;
     sent_o.last_psn = sent_psn_i + ((left_i == '0) ? '0 : 24'((left_i - 32'd1) >> mtu_shift(path_mtu_i)));
-    sent_o.off    = list_i.off + 32'(mtu_bytes(path_mtu_i));
+    sent_o.off    = off_i + 32'(mtu_bytes(path_mtu_i));
+    sent_o.midway = list_i.midway && list_i.replaying;
     if (is_last_i) begin
       sent_o.off   = '0;
       sent_o.count = list_i.count - 1'b1;

@@ -179,13 +179,15 @@ module hca_resp_sched
 
   // ---- StRead: one packet of the head job ----------------------------------------------------------------
   logic        is_first, is_last, send_read;
-  logic [31:0] left, mtu;
+  logic [31:0] left, mtu, off;   // off: bytes of the job before the packet
   logic [12:0] bytes;
 
   assign send_read = state_q == StRead;
   assign mtu       = 32'(mtu_bytes(ctx.path_mtu));
-  assign left      = job.len_bytes - row.jobs.off;
-  assign is_first  = row.jobs.off == '0;
+  assign off       = (row.jobs.midway && !row.jobs.replaying)
+                     ? 32'(24'(row.jobs.at_psn - job.psn)) << mtu_shift(ctx.path_mtu) : row.jobs.off;
+  assign left      = job.len_bytes - off;
+  assign is_first  = off == '0;
   assign is_last   = left <= mtu;
   assign bytes     = is_last ? left[12:0] : mtu[12:0];
 
@@ -280,7 +282,7 @@ module hca_resp_sched
     txp               = '0;
     txp.kind          = TxRead;
     txp.qpn           = qpn_q;
-    txp.psn           = job.psn + 24'(row.jobs.off >> mtu_shift(ctx.path_mtu));
+    txp.psn           = job.psn + 24'(off >> mtu_shift(ctx.path_mtu));
     txp.payload_bytes = bytes;
     txp.has_payload   = bytes != '0;
     txp.aeth_syndrome = {3'b000, job.credits};
@@ -306,7 +308,7 @@ module hca_resp_sched
     seg.pd        = ctx.pd;
     seg.qpn       = {ctx.gen, qpn_q};
     seg.key       = job.rkey;
-    seg.va        = job.va + 64'(row.jobs.off);
+    seg.va        = job.va + 64'(off);
     seg.len_bytes = bytes;
     seg.chk_bytes = 32'(bytes);
     seg.last      = 1'b1;
@@ -377,8 +379,9 @@ module hca_resp_sched
 
   hca_resp_list u_list (
     .list_i(row.jobs), .path_mtu_i(ctx.path_mtu), .psn_i(rsp_q.psn), .len_bytes_i(job_new.len_bytes),
-    .more_i(more_jobs), .new_i(new_place), .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
-    .relink_o(relink), .with_o(jobs_with), .sent_psn_i(txp.psn), .left_i(left), .is_last_i(is_last),
+    .more_i(more_jobs), .new_i(new_place), .aside_i(rsp_q.aside),
+    .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
+    .relink_o(relink), .with_o(jobs_with), .sent_psn_i(txp.psn), .off_i(off), .left_i(left), .is_last_i(is_last),
     .next_i(next_place), .sent_o(jobs_sent)
   );
 

@@ -3,7 +3,7 @@
 // with packets. 2 cycles per request or acknowledge, 3 behind a job of the same QP, and 2 for each further send WQE
 // that completes. A job starts only when its outputs have room; it never waits for firmware.
 module hca_rx_ctrl
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::ack_job_of_packet;
 (
   input  logic                       clk_i,
   input  logic                       rst_i,

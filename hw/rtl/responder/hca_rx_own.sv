@@ -55,7 +55,8 @@ module hca_rx_own
     if (asks_i || tells_i) begin
       item_o.resumes   = 1'b0;
       item_o.cqe.valid = 1'b0;
-      item_o.rsp       = '{valid: 1'b1, read: 1'b0, atomic: 1'b0, cas: 1'b0, stores: 1'b0, again: 1'b0, qpn: qpn_i,
+      item_o.rsp       = '{valid: 1'b1, read: 1'b0, atomic: 1'b0, cas: 1'b0, stores: 1'b0, again: 1'b0, aside: 1'b0,
+                           qpn: qpn_i,
                            psn: tells_i ? st_i.epsn - 24'd1 : st_i.epsn,
                            syndrome: tells_i ? {3'b000, credits_i} : NakPsnSequence,
                            msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};

@@ -99,6 +99,7 @@ package hca_rx_pkg;
   // Acknowledge state of a QP.
   typedef struct packed {
     credit_t     credit;         // not part of the record: the next answer tells
+    logic [AheadPsns-1:0] marks; // neither: of READ data (hca_read_ahead). With few_on: ahead_of a few_again_t
     wqe_idx_t    una_wqe;        // oldest send WQE not completed
     logic [23:0] una_first_psn;  // PSN of its first packet
     logic [23:0] una_psn;        // oldest unacknowledged PSN
@@ -112,7 +113,7 @@ package hca_rx_pkg;
     wqe_idx_t    pend_wqe;
     logic [7:0]  pend_status;
     logic [1:0]  gen;            // counts restarts of the transport timer
-    few_again_t  few;            // selective: what was sent again alone
+    logic        few_on;         // selective: few_again_t of what was sent again alone
     logic        draining;       // firmware waits for everything outstanding to be acknowledged
     logic        blk_ok;         // blk is the block of una_wqe's row
     logic [MsgBlkW-1:0] blk;
@@ -127,7 +128,7 @@ package hca_rx_pkg;
     logic     dead;     // packets drop
     logic     sq_dead;  // nothing is acknowledged
   } rx_st_t;
-  localparam int unsigned RecordW = $bits(rx_st_t) - $bits(credit_t);
+  localparam int unsigned RecordW = $bits(rx_st_t) - $bits(credit_t) - AheadPsns;
 
   // High-water marks of the requester.
   typedef struct packed {
@@ -143,9 +144,10 @@ package hca_rx_pkg;
     logic [31:0] len_bytes;
   } omt_row_t;
 
-  // Asks the outstanding message table: for the block of WQE `wqe` (map_en), or for its row in that block (row_en).
+  // Asks the outstanding message table: for the oldest block, WQE `wqe`'s (map_en), or for its row in blk (row_en).
   typedef struct packed {
     logic               map_en;
+    logic               next_en;    // or for the block behind blk
     logic               row_en;
     wqe_idx_t           wqe;
     logic [MsgBlkW-1:0] blk;
@@ -261,6 +263,7 @@ package hca_rx_pkg;
     logic [JobPlaceW-1:0] main_head;
     logic [23:0]          replay_psn;  // last one of the last replay
     logic [23:0]          main_psn;    // first one behind the replays
+    logic                 midway;      // selective: main goes on there, inside a job that has been begun
   } resp_list_t;
 
   `include "hca_atomic_types.svh"
@@ -352,23 +355,6 @@ package hca_rx_pkg;
     return (16 + WqeIndexBits)'({gen, una_psn});
   endfunction
 
-  // An acknowledge packet, or a response.
-  function automatic ack_job_t ack_job_of_packet(logic [QpW-1:0] qpn, rxd_t rxd);
-    ack_job_t j;
-    logic     unused;
-    unused      = ^rxd;
-    j           = '0;
-    j.kind      = (rxd.opcode[4:0] == BthRcAcknowledge[4:0]) ? AjAck : AjRead;
-    j.qpn       = qpn;
-    j.psn       = rxd.psn;
-    j.syndrome  = rxd.aeth_syndrome;
-    j.few       = rxd.aeth_msn;
-    j.rd_opcode = rxd.opcode[4:0] <= BthRcReadResponseOnly[4:0];
-    j.at_opcode = rxd.opcode[4:0] == BthRcAtomicAcknowledge[4:0];
-    j.rd_ends   = rxd.opcode[4:0] >= BthRcReadResponseLast[4:0];
-    return j;
-  endfunction
-
   function automatic ack_job_t ack_job_of_msg(logic [QpW-1:0] qpn, rx_msg_t m);
     ack_job_t j;
     j           = '0;
@@ -423,6 +409,7 @@ package hca_rx_pkg;
     s.ack.dry        = 1'b0;
     s.ack.una_psn    = s.ack.una_first_psn;
     s.ack.rnr_wait   = 1'b0;
+    s.ack.few_on     = 1'b0;
     s.ack.gap_seen   = 1'b0;
     s.ack.pend_valid = 1'b0;
     s.ack.blk_ok     = 1'b0;

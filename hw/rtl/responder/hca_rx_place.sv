@@ -112,6 +112,10 @@ module hca_rx_place
     end
   end
 
+  // A response that came behind a gap fails the WQE that was the oldest one then: nothing behind that has completed.
+  wqe_idx_t oldest;
+  assign oldest = rxw_i.wqe_index - (is_response(rxw_i.kind) ? wqe_idx_t'(rxw_i.chk_bytes) : '0);
+
   // ---- Record --------------------------------------------------------------------------------------
   logic drained, closed;  // closed: the last entry that counts is in the last beat of the fetch
   assign closed       = entry_go && entries_over && list_i.last;
@@ -129,7 +133,7 @@ module hca_rx_place
     meta_o.hdr_bytes   = hdr_bytes;
     meta_o.hdr_off     = (rxw_i.dg == DgGrh) ? 4'(LrhBytes) : '0;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
-                           wqe_index: rxw_i.wqe_index, shared: rxw_i.shared, msg_last: rxw_i.msg_last,
+                           wqe_index: oldest, shared: rxw_i.shared, msg_last: rxw_i.msg_last,
                            silent: rxw_i.silent, rsp: rxw_i.rsp,
                            cqe: rxw_i.cqe, resumes: rxw_i.resumes};
   end

@@ -168,6 +168,42 @@ async def a_lossy_peer_gets_all(dut):
         assert qp.sent < total * 1.3 + 64 * idle and not bench.errors
 
 
+class HoleBench(AgainBench):
+    """READ requests, and for how many bytes; one that asks for less than what is left is otherwise as it must be."""
+
+    def __init__(self, dut, seed, **options):
+        super().__init__(dut, seed, **options)
+        self.asked = []
+
+    def match(self, qp, txp):
+        self.asked.append((txp["psn"], txp["reth_bytes"]))
+        wqe = next(wqe for wqe in qp.wqes.values() if (txp["psn"] - wqe.first_psn) & PSN_MASK < wqe.packets(qp.mtu))
+        left = wqe.length - ((txp["psn"] - wqe.first_psn) & PSN_MASK) * qp.mtu
+        assert txp["reth_bytes"] == left or (txp["reth_bytes"] < left and txp["reth_bytes"] % qp.mtu == 0)
+        return super().match(qp, {**txp, "reth_bytes": left})
+
+
+@cocotb.test()
+async def a_hole_in_a_read_is_asked_for_alone(dut):
+    """REL-16: as many packets as are missing, or what is left of the READ if that is less; then on from where it was. A
+    rewind without a number asks for all."""
+    for from_psn, count, asked in ((103, 2, 512), (107, 31, 768), (110, 5, 700), (110, 2, 512)):
+        bench = await HoleBench(dut, 5, latency=(40, 60)).begin()
+        qp = bench.create(Qp(9, mtu_code=1, psn=100, selective=1, max_rd_atomic=3))
+        bench.post(qp, *[Wqe(WrOpcode.RDMA_READ, [(at << 20, size, 1)], remote_addr=at << 30, rkey=5)
+                         for at, size in enumerate((10 * 256, 700, 300, 256))])
+        await bench.until(lambda qp=qp: qp.sent >= 3, 2000, "as many READs as may be outstanding")
+        bench.send_ack(qp, from_psn, rewind=True, again=count)
+        await bench.until(lambda qp=qp: qp.sent == 4, 3000, "the hole")
+        await bench.step(300)
+        bench.send_ack(qp, 113)
+        await bench.until(lambda qp=qp: qp.sent == 5, 3000, "the next READ")
+        assert bench.asked == [(100, 2560), (110, 700), (113, 300), (from_psn, asked), (115, 256)], bench.asked
+        bench.send_ack(qp, 113, rewind=True)
+        await bench.until(lambda qp=qp: qp.sent == 7, 3000, "all again")
+        assert bench.asked[5:] == [(113, 300), (115, 256)] and not bench.errors
+
+
 def test_again():
     """Runs the tests of this file."""
     simulate("hca_requester", __name__)

@@ -32,7 +32,7 @@ class Pool:
 
     async def start(self):
         """Reset; the tables are cleared."""
-        for name in ("alloc_i", "map_en_i", "free_i", "clear_i", "clear_init_i", "mark_ready_i"):
+        for name in ("alloc_i", "map_en_i", "next_en_i", "free_i", "clear_i", "clear_init_i", "mark_ready_i"):
             self.bench.set(name, 0)
         await self.bench.start()
         await self.bench.until(lambda: self.bench.get("ready_o"), NUM_QPS + 8, "reset")
@@ -89,6 +89,13 @@ class Pool:
         if wqe % ROWS == 0 or self.rng.random() < 0.1:
             await self.strobe("map_en_i", qpn_i=qpn)
             assert self.bench.get("map_blk_o") == self.blocks[qpn][0]
+            if self.rng.random() < 0.5:   # and those behind it, two cycles behind what came back
+                await self.bench.step()
+                for block, behind in zip(self.blocks[qpn], self.blocks[qpn][1:]):
+                    await self.strobe("next_en_i", qpn_i=qpn, next_of_i=block)
+                    assert self.bench.get("map_blk_o") == behind
+                await self.strobe("map_en_i", qpn_i=qpn)
+                assert self.bench.get("map_blk_o") == self.blocks[qpn][0]
         if wqe % ROWS == ROWS - 1:
             block = self.blocks[qpn].pop(0)
             await self.strobe("free_i", qpn_i=qpn, free_blk_i=block, free_wqe_i=wqe & WQE_MASK)

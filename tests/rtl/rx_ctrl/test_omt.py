@@ -21,10 +21,11 @@ def packed(**fields):
     return word
 
 
-def ask_word(map_en=0, row_en=0, wqe=0, blk=0, free=0, free_blk=0, free_wqe=0):
+def ask_word(map_en=0, next_en=0, row_en=0, wqe=0, blk=0, free=0, free_blk=0, free_wqe=0):
     """omt_ask_t."""
-    return packed(map_en=(map_en, 1), row_en=(row_en, 1), wqe=(wqe & WQE_MASK, WQE_INDEX_BITS), blk=(blk, BLK_W),
-                  free=(free, 1), free_blk=(free_blk, BLK_W), free_wqe=(free_wqe & WQE_MASK, WQE_INDEX_BITS))
+    return packed(map_en=(map_en, 1), next_en=(next_en, 1), row_en=(row_en, 1),
+                  wqe=(wqe & WQE_MASK, WQE_INDEX_BITS), blk=(blk, BLK_W), free=(free, 1), free_blk=(free_blk, BLK_W),
+                  free_wqe=(free_wqe & WQE_MASK, WQE_INDEX_BITS))
 
 
 class Table:

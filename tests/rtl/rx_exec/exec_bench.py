@@ -327,7 +327,9 @@ class Env:
         else:
             syndrome = XL_KEY if status == WcStatus.LOC_PROT_ERR else 0
         message = {SEND: RQ_ERROR, READ_RESP: SQ_ERROR, ATOMIC_RESP: SQ_ERROR}.get(kind, REQ_ERROR)
-        word = struct("pipe_msg_t").pack(kind=message, qpn=values["qpn"], wqe_index=values["wqe_index"],
+        # READ data behind a gap fails the WQE that was the oldest one (decision 0071).
+        oldest = values["wqe_index"] - (values.get("chk_bytes", 0) if kind == READ_RESP else 0)
+        word = struct("pipe_msg_t").pack(kind=message, qpn=values["qpn"], wqe_index=oldest,
                                          status=status, syndrome=syndrome)
         self.expected["err"].append(Expected(word, after))
 

@@ -149,7 +149,7 @@ async def read_response_refused(dut):
     env = await Env(dut, seed=7).start(1)
     env.xlate.bad.add(BAD)
     for fields in (dict(sges=[(0, 50, BAD)]), dict(sges=[(0, 49, GOOD)]), dict(sges=[(0, 50, GOOD)], list_err=True),
-                   dict(sges=[(0, 50, GOOD)], head=dict(opcode=0)),
+                   dict(sges=[(0, 50, GOOD)], head=dict(opcode=0)), dict(sges=[(0, 50, BAD)], chk_bytes=3),
                    dict(sges=[(0, 50, GOOD)], head=dict(inline_data=1))):
         env.item(READ_RESP, 1, 50, msg_offset=0, cqe=dict(opcode=WcOpcode.RDMA_READ), **fields)
         for status in (WcStatus.SUCCESS, WcStatus.REM_ACCESS_ERR, WcStatus.RETRY_EXC_ERR, WcStatus.LOC_PROT_ERR, FLUSH):

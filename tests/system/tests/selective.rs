@@ -1,5 +1,5 @@
-//! Selective repeat between two cards: WRITEs pass one another where packets are lost, and nothing else does (REL-1,
-//! REL-16, REL-19; decision 0066).
+//! Selective repeat between two cards: WRITEs pass one another where packets are lost, and so does the data of READs;
+//! nothing else does (REL-1, REL-16, REL-19; decisions 0066, 0071).
 
 mod common;
 
@@ -45,8 +45,8 @@ fn messages_of_all_kinds_over_a_cable_that_does_everything() {
     under("loss=0.02,dup=0.02,reorder=0.05,corrupt=0.01", 9..17);
 }
 
-/// Nanoseconds that 64 KiB WRITEs of one QP take, 16 at a time.
-fn time_of_writes(seed: u64, loss: f64, options: &ConnectOptions) -> u64 {
+/// Nanoseconds that 64 KiB WRITEs or READs of one QP take, 16 at a time.
+fn time_of(seed: u64, loss: f64, reads: bool) -> u64 {
     const COUNT: u64 = 150;
     const BYTES: u32 = 64 << 10;
     let config = RigConfig {
@@ -56,9 +56,11 @@ fn time_of_writes(seed: u64, loss: f64, options: &ConnectOptions) -> u64 {
         },
         ..RigConfig::new(seed, LinkKind::Ethernet)
     };
-    let mut pair = Pair::new(&config, options, BYTES.into(), [LOCAL_AND_REMOTE; 2]);
-    let bytes = pair.expected(0, 0, BYTES);
-    pair.expect(1, 0, &bytes);
+    let options = selective(Mtu::Bytes4096);
+    let mut pair = Pair::new(&config, &options, BYTES.into(), [LOCAL_AND_REMOTE; 2]);
+    let (from, to) = if reads { (1, 0) } else { (0, 1) };
+    let bytes = pair.expected(from, 0, BYTES);
+    pair.expect(to, 0, &bytes);
     let sges = [pair.mrs[0].sge(0, BYTES)];
     let start = pair.rig.now_ns();
     for wr_id in 0..COUNT + 16 {
@@ -66,23 +68,55 @@ fn time_of_writes(seed: u64, loss: f64, options: &ConnectOptions) -> u64 {
             pair.wait_ok(0, wr_id - 16);
         }
         if wr_id < COUNT {
-            let op = pair.write_to(1, 0);
+            let op = if reads {
+                pair.read_from(1, 0)
+            } else {
+                pair.write_to(1, 0)
+            };
             pair.post(0, wr_id, op, &sges);
         }
     }
-    pair.check_memory("WRITEs");
+    pair.check_memory("WRITEs, READs");
     pair.rig.now_ns() - start
 }
 
 /// One packet in a hundred is lost: nine tenths of the goodput must be left.
 #[test]
 fn a_lost_packet_costs_little_more_than_itself() {
-    let options = selective(Mtu::Bytes4096);
-    let whole = time_of_writes(1, 0.0, &options);
-    let lossy: u64 = (1..4).map(|seed| time_of_writes(seed, 0.01, &options)).sum();
-    let left = 300 * whole / lossy;
-    println!("{left} % left");
-    assert!(left >= 90, "{left} % of the goodput is left");
+    for reads in [false, true] {
+        let whole = time_of(1, 0.0, reads);
+        let lossy: u64 = (1..4).map(|seed| time_of(seed, 0.01, reads)).sum();
+        let left = 300 * whole / lossy;
+        println!("{left} % left, READs: {reads}");
+        assert!(left >= 90, "{left} % of the goodput is left, READs: {reads}");
+    }
+}
+
+/// READs to one place, each posted when the one before it has completed, over a cable that loses much: what was asked
+/// for again and comes late is never written over the data of the next READ.
+#[test]
+fn nothing_of_a_read_is_written_behind_its_completion() {
+    const BYTES: u32 = 3_000;
+    for (seed, link) in (1..9).zip(BOTH_LINKS.into_iter().cycle()) {
+        let config = RigConfig {
+            faults: faults("loss=0.1,fc_loss=0"),
+            ..RigConfig::new(seed, link)
+        };
+        let room = u64::from(BYTES) * 4;
+        let mut pair = Pair::new(&config, &selective(Mtu::Bytes256), room, [LOCAL_AND_REMOTE; 2]);
+        for round in 0..24_u64 {
+            let (source, place) = (u64::from(BYTES) * (round % 3), u64::from(BYTES) * 3);
+            let bytes = pair.expected(1, source, BYTES);
+            let sges = [pair.mrs[0].sge(place, BYTES)];
+            for (at, from) in [(0, (source + 64) % u64::from(BYTES)), (1, 0), (2, source)] {
+                let op = pair.read_from(1, from);
+                pair.post(0, round * 3 + at, op, &sges);
+                pair.wait_ok(0, round * 3 + at);
+            }
+            pair.expect(0, place, &bytes);
+            pair.check_memory("READs to one place");
+        }
+    }
 }
 
 /// What the responder refuses behind a gap takes nothing of what is missing along: whoever completes with success has

@@ -6,11 +6,12 @@ use super::table::{NONE, Row, What, again};
 /// QPs, and messages of each.
 const LOADS: [(usize, usize); 2] = [(1, 600), (16, 60)];
 /// Operations with go-back-N, and those that repeat selectively.
-const KINDS: [(&str, &str, &str); 4] = [
+const KINDS: [(&str, &str, &str); 5] = [
     ("write", "WRITE", ""),
     ("write", "WRITE, selective,", " --selective-repeat"),
     ("send", "SEND", ""),
     ("read", "READ", ""),
+    ("read", "READ, selective,", " --selective-repeat"),
 ];
 /// One packet in so many is lost; what must be left.
 const LOSSES: [(u32, f64); 2] = [(1_000, 97.0), (100, 90.0)];

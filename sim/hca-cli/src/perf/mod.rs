@@ -214,8 +214,8 @@ pub struct Args {
     static_rate: Option<StaticRate>,
     #[command(flatten)]
     arbitration: ArbitrationArgs,
-    /// RC connections repeat selectively: what is lost of WRITEs is sent again alone. Else all behind it comes again
-    /// (go-back-N)
+    /// RC connections repeat selectively: what is lost of WRITEs and of READ data comes again alone. Else all behind it
+    /// comes again (go-back-N)
     #[arg(long)]
     selective_repeat: bool,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]

@@ -11,6 +11,8 @@ use crate::packet::Packet;
 
 /// READs that are remembered, copies included.
 const KEPT: usize = 4_096;
+/// Responses that wait for others: more than there are requests to answer.
+const INTERRUPTED: usize = 64;
 
 /// A READ that has arrived: where its response may begin, and where it ends.
 #[derive(Clone, Copy)]
@@ -32,6 +34,8 @@ pub(super) struct Answers {
     reads: VecDeque<Asked>,
     /// The response that is under way: its next PSN.
     data: Option<(Psn, Asked)>,
+    /// Selective: responses that others have interrupted, and their next PSNs.
+    interrupted: VecDeque<(Psn, Asked)>,
     /// All data of READs before this PSN has left once.
     responded: Psn,
     dead_ns: Option<u64>,
@@ -47,6 +51,7 @@ impl Answers {
             told: start,
             reads: VecDeque::new(),
             data: None,
+            interrupted: VecDeque::new(),
             responded: start,
             dead_ns: None,
         }
@@ -254,6 +259,32 @@ impl Answers {
         Ok(())
     }
 
+    /// What is under way, and does not go on with this packet, may do so later.
+    fn interrupt(&mut self, psn: Psn, begins: bool, spec: &ConnectionSpec) {
+        let stops = |(next, asked): &(Psn, Asked)| (begins || *next != psn) && next.is_before(asked.end);
+        let Some(data) = self.data.filter(stops).filter(|_| spec.selective) else {
+            return;
+        };
+        if self.interrupted.len() == INTERRUPTED {
+            self.interrupted.pop_front();
+        }
+        self.interrupted.push_back(data);
+    }
+
+    /// Selective: the response that goes on with a packet. It may have been asked to do so from an earlier one on.
+    fn goes_on(&mut self, packet: &Packet) -> Result<Asked, String> {
+        let psn = packet.psn;
+        let asked_from = |first: Psn| self.reads.iter().any(|asked| asked.first == first);
+        let goes_on = |(next, asked): &(Psn, Asked)| {
+            *next == psn || (psn.is_after(asked.first) && psn.is_before(*next) && asked_from(psn))
+        };
+        let at = self.interrupted.iter().rposition(goes_on);
+        let found = at.and_then(|at| self.interrupted.remove(at));
+        found
+            .map(|(_, asked)| asked)
+            .ok_or_else(|| format!("{} {psn} continues nothing", packet.opcode))
+    }
+
     /// READ data.
     fn data(
         &mut self,
@@ -266,6 +297,7 @@ impl Answers {
         let begins = operation.is_first() || operation.is_only();
         let asked = match self.data.filter(|(next, _)| !begins && *next == psn) {
             Some((_, asked)) => asked,
+            None if !begins && spec.selective => self.goes_on(packet)?,
             None if !begins => return Err(format!("{} {psn} continues nothing", packet.opcode)),
             None => {
                 let asked = self.reads.iter().rev().find(|asked| asked.first == psn);
@@ -275,6 +307,7 @@ impl Answers {
         if begins {
             self.data_has_left(psn, requests)?;
         }
+        self.interrupt(psn, begins, spec);
         let offset = (psn.distance_from(asked.first) as u32).wrapping_mul(spec.mtu_bytes);
         let len = asked.len.saturating_sub(offset).min(spec.mtu_bytes);
         let next = psn.wrapping_add(1);

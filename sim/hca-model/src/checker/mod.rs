@@ -193,7 +193,7 @@ impl Checker {
         connection.history.note(ns, from, false, &frame.packet);
         if frame.packet.opcode.is_response() {
             let direction = &mut connection.directions[1 - from];
-            direction.requests.answered(ns, &frame.packet);
+            direction.requests.answered(ns, &frame.packet, &connection.spec);
         } else {
             let direction = &mut connection.directions[from];
             direction.answers.asked(&frame.packet, &connection.spec);

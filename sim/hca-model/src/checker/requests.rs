@@ -7,7 +7,7 @@ use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, reth
 
 use super::credits::Credits;
 use super::message::Message;
-use super::{ConnectionSpec, NAK_SELECTIVE};
+use super::{AHEAD_PSNS, ConnectionSpec, MISSING_MAX, NAK_SELECTIVE};
 use crate::config::Service;
 use crate::packet::Packet;
 use crate::timers::{ack_timeout_ns, rnr_wait_ns};
@@ -54,6 +54,8 @@ pub(super) struct Requests {
     credits: Credits,
     /// Behind the last PSN for which there is an answer, and data.
     answered: Psn,
+    /// Selective: READ data that has arrived behind it.
+    ahead: Vec<Psn>,
     causes: VecDeque<Cause>,
     retries: u32,
     rnr_retries: u32,
@@ -78,6 +80,7 @@ impl Requests {
             // Selective: an MSN counts packets, and nobody outside sees which of them are one message.
             credits: Credits::new(spec.credits[from] && spec.service == Service::Rc && !spec.selective),
             answered: start,
+            ahead: Vec::new(),
             causes: VecDeque::new(),
             retries: 0,
             rnr_retries: 0,
@@ -133,7 +136,7 @@ impl Requests {
     }
 
     /// An answer has arrived.
-    pub fn answered(&mut self, ns: u64, packet: &Packet) {
+    pub fn answered(&mut self, ns: u64, packet: &Packet, spec: &ConnectionSpec) {
         if packet.psn.is_before(self.answered.wrapping_sub(1)) || !packet.psn.is_before(self.next) {
             return;
         }
@@ -147,8 +150,19 @@ impl Requests {
         if reached != through {
             // Data in between has been lost: it is asked for again.
             self.cause(packet.psn, false);
+            let near = (1..=AHEAD_PSNS).contains(&packet.psn.distance_from(self.answered));
+            if spec.selective && is_data && near && !self.ahead.contains(&packet.psn) {
+                self.ahead.push(packet.psn);
+            }
         } else if is_data {
             reached = next;
+            while self.ahead.contains(&reached) {
+                reached = reached.wrapping_add(1);
+            }
+            if self.ahead.iter().any(|psn| psn.is_after(reached)) {
+                // Another gap behind the one that is filled.
+                self.cause(reached, false);
+            }
         }
         match syndrome {
             Some(Syndrome::Nak(NakCode::PsnSequence) | Syndrome::Reserved(NAK_SELECTIVE)) => {
@@ -170,6 +184,7 @@ impl Requests {
         }
         if reached.is_after(self.answered) {
             self.answered = reached;
+            self.ahead.retain(|psn| psn.is_after(reached));
             (self.retries, self.rnr_retries) = (0, 0);
         }
     }
@@ -248,6 +263,10 @@ impl Requests {
         }
         if cause.is_none() && !self.is_late(ns, to, spec) && !self.may_have_lost_data(to, spec) {
             return Err(format!("back to PSN {to} without a NAK and before a timeout"));
+        }
+        if spec.selective && !self.ahead.is_empty() {
+            // Data comes, and what is missing in it is asked for until it is there: that costs no retry.
+            return Ok(());
         }
         self.retries += 1;
         if self.retries > u32::from(spec.retry_cnt) {
@@ -334,7 +353,7 @@ impl Requests {
         let reth = sent.reth.map(|reth| match read {
             true => reth::Repr {
                 va: reth.va.wrapping_add(offset.into()),
-                dma_len: reth.dma_len.wrapping_sub(offset),
+                dma_len: asked_again(packet, reth.dma_len.wrapping_sub(offset), spec),
                 ..reth
             },
             false => reth,
@@ -353,6 +372,16 @@ impl Requests {
             ))
         }
     }
+}
+
+/// Bytes that a READ asks for again which has so many left: all of them, or, selective, some whole packets.
+fn asked_again(packet: &Packet, left: u32, spec: &ConnectionSpec) -> u32 {
+    let asked = packet.ext.reth.map_or(left, |reth| reth.dma_len);
+    let hole = asked != 0
+        && asked < left
+        && asked.is_multiple_of(spec.mtu_bytes)
+        && asked / spec.mtu_bytes <= MISSING_MAX;
+    if spec.selective && hole { asked } else { left }
 }
 
 /// Tells payloads apart.

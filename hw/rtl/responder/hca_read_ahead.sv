@@ -1,0 +1,75 @@
+// READ data behind a gap, of a QP with selective repeat: what hca_ack_unit knows of it, one cycle behind look_i, and
+// what it asks for.
+//
+// The ordering rule (decision 0071). READs that have not completed may reach memory in any order, also those to the
+// same bytes; each packet goes there once, before its READ completes, and completions come in the order of the WQEs. So
+// nothing that a READ brings is written behind its completion: a packet before the oldest unacknowledged PSN goes
+// nowhere, and so does one that has a mark. Only where every WQE from the oldest one to the packet's own is a READ does
+// a packet get a mark (hca_ack_unit looks); a QP's oldest WQE is a READ while there are marks.
+//
+// Marks are hca_resp_ahead's: bit i is PSN una_psn + 1 + i. What is asked for is the first hole, as far as the oldest
+// READ goes: when a gap is met, again with every sixteenth packet behind it, and at once when a packet out of
+// the hole comes and not its first one.
+module hca_read_ahead
+  import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::*;
+(
+  input  logic                 clk_i,
+  input  logic                 look_i,
+  input  ack_st_t              st_i,
+  input  logic [23:0]          psn_i,      // of the response
+  input  omt_row_t             row_i,      // with look_i of the oldest WQE, with seek_i of wqe_o
+  // Where data belongs that is behind a gap, near enough, and has no mark: row after row, from the oldest WQE on.
+  input  logic                 seek_i,
+  input  logic                 map_i,
+  input  logic [MsgBlkW-1:0]   blk_i,      // with map_i
+  output logic                 seek_o,     // with seek_i: wqe_o is the next one
+  output logic                 found_o,    // or it is here
+  output wqe_idx_t             wqe_o,
+  output logic [23:0]          first_o,    // its first PSN
+  output logic [MsgBlkW-1:0]   blk_o,
+  output logic                 asks_o,     // then: the hole should be asked for once more
+  output logic [MissingW-1:0]  hole_o,     // and so many packets of it
+  output logic [AheadPsns-1:0] with_o,     // marks with it
+  // If it is the oldest one itself:
+  output logic [6:0]           passed_o,   // so many behind it are here
+  output logic [AheadPsns-1:0] left_o,     // marks behind the PSN that is the oldest one then
+  output logic [6:0]           still_o     // packets missing there, if marks are left
+);
+
+  logic                 near, known, fits_q, in_row;
+  logic [AheadPsns-1:0] with_it, left;
+  logic [6:0]           missing, passed, still, nth;
+  logic [23:0]          ahead;
+
+  logic                 unused_row;
+  assign unused_row = ^row_i;
+
+  assign ahead   = psn_i - st_i.una_psn;
+  assign in_row  = (psn_i - first_o) <= (row_i.last_psn - first_o);
+  assign found_o = fits_q && row_i.opcode == WrOpRdmaRead && in_row;
+  assign seek_o  = seek_i && fits_q && row_i.opcode == WrOpRdmaRead && !in_row;
+
+  hca_resp_ahead u_ahead (
+    .marks_i(marks_of(st_i)), .ahead_i(ahead), .near_o(near), .known_o(known), .with_o(with_it), .missing_o(missing),
+    .passed_o(passed), .left_o(left), .still_o(still)
+  );
+
+  // Is the response one of those that were missing?
+  assign nth = ahead[6:0];
+
+  always_ff @(posedge clk_i) begin
+    if (look_i) begin
+      fits_q   <= near && !known;
+      asks_o   <= ahead[3:0] == '0 || (nth == missing && marks_of(st_i) != '0);
+      hole_o   <= hole_of(missing, row_i.last_psn - st_i.una_psn);
+      with_o   <= with_it;
+      passed_o <= passed;
+      left_o   <= left;
+      still_o  <= still;
+      {wqe_o, first_o, blk_o} <= {st_i.una_wqe, st_i.una_first_psn, st_i.blk};
+    end
+    if (seek_o) {wqe_o, first_o} <= {wqe_o + 1'b1, row_i.last_psn + 24'd1};
+    if (map_i) blk_o <= blk_i;
+  end
+
+endmodule
