@@ -165,6 +165,21 @@ impl Rig {
     }
 }
 
+/// Lines in one go to memory that ends within them: those before its end are there, the others are told of one by one.
+#[test]
+fn a_run_of_lines_is_written_up_to_the_end_of_memory() {
+    let mut rig = rig();
+    let first = BYTES as u64 - 192;
+    let bytes: Vec<u8> = (1..=4).flat_map(|value| [value; LINE_BYTES]).collect();
+    rig.host.write_lines(1, 0, DATA + first, &bytes);
+    rig.until("two lines fail", |rig, _| rig.host.fault_count() == 2);
+    let memory = rig.gated.bytes.lock().unwrap().clone();
+    assert_eq!(memory[first as usize..][..128], bytes[..128]);
+    assert!(memory[first as usize + 128..].iter().all(|byte| *byte == 0));
+    let found: Vec<_> = rig.host.faults().map(|fault| fault.addr).collect();
+    assert_eq!(found, [2, 3].map(|line| DATA + first + 64 * line));
+}
+
 #[test]
 fn reads_and_writes_arrive_and_faults_are_counted() {
     let mut rig = rig();
