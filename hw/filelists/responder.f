@@ -33,5 +33,6 @@ hw/rtl/responder/hca_rq_news.sv
 hw/rtl/responder/hca_timers.sv
 hw/rtl/responder/hca_resp_jobs.sv
 hw/rtl/responder/hca_resp_list.sv
+hw/rtl/responder/hca_resp_pace.sv
 hw/rtl/responder/hca_resp_sched.sv
 hw/rtl/responder/hca_sent.sv

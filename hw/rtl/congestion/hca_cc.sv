@@ -22,9 +22,9 @@ module hca_cc
   input  logic                upd_i,
   input  ack_upd_t            upd_data_i,
   // Rates, and what QPs have sent under them.
-  input  logic                sent_valid_i,
-  output logic                sent_ready_o,
-  input  cc_sent_t            sent_i,
+  input  logic [1:0]          sent_valid_i,  // requests, READ responses: in turn
+  output logic [1:0]          sent_ready_o,
+  input  cc_sent_t [1:0]      sent_i,
   output cc_pace_t [NumPorts-1:0] pace_o,
   output cc_rate_wr_t         rate_o,
   // Acknowledges in, with CNPs out.
@@ -42,7 +42,8 @@ module hca_cc
   link_congestion_t [NumPorts-1:0] cfg;
   logic [NumPorts-1:0]             on, cnp_open;
   logic [NumPorts-1:0][7:0]        epoch;
-  logic                            cnp_valid, cnp_ready, init, rtt, unused_bits;
+  logic [1:0]                      sent_grant;
+  logic                            sent_idx, sent_ready, cnp_valid, cnp_ready, init, rtt, unused_bits;
   logic [QpW-1:0]                  cnp_qpn, rtt_qpn;
   logic [PortW-1:0]                rtt_port;
   logic [19:0]                     rtt_cycles;
@@ -106,8 +107,20 @@ module hca_cc
     .rtt_port_i  (rtt_port),
     .rtt_cycles_i(rtt_cycles),
     .init_valid_i, .init_ready_o, .init_qpn_i,
-    .sent_valid_i, .sent_ready_o, .sent_i, .rate_o
+    .sent_valid_i(sent_valid_i != '0),
+    .sent_ready_o(sent_ready),
+    .sent_i      (sent_i[sent_idx]),
+    .rate_o
   );
+
+  hca_rr_arb #(.N(2)) u_sent (
+    .clk_i, .rst_i,
+    .req_i    (sent_valid_i),
+    .advance_i(sent_ready && sent_valid_i != '0),
+    .grant_o  (sent_grant),
+    .idx_o    (sent_idx)
+  );
+  assign sent_ready_o = sent_grant & {2{sent_ready}};
 
   // CNPs are few, and go first; but what has been offered stays.
   logic held_q, held_cnp_q, is_cnp;

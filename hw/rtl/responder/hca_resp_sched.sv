@@ -2,8 +2,9 @@
 // one cumulative ACK per QP behind them. Per QP up to 16 such jobs (hca_resp_list) and one pending ACK: `rsp` is ready
 // again soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
 // its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
-// QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. Takes nothing for
-// NumQps cycles after reset.
+// QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. A QP with a rate of
+// congestion control takes 6 cycles per READ packet, and waits in hca_resp_pace while it is held; on such a port the
+// others take 4. Takes nothing for NumQps cycles after reset.
 module hca_resp_sched
   import hca_pkg::*, hca_rx_pkg::resp_list_t;
 (
@@ -12,6 +13,13 @@ module hca_resp_sched
   input  logic [NumPorts-1:0] ib_i,         // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i,    // lanes (port and SL) that may send
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
+  input  logic [63:0]    now_i,
+  input  cc_pace_t [NumPorts-1:0] cc_pace_i,  // congestion control
+  input  cc_rate_wr_t    cc_rate_i,
+  output logic           cc_sent_valid_o,
+  input  logic           cc_sent_ready_i,
+  output cc_sent_t       cc_sent_o,
+  output logic           held_o,           // QPs wait for their rates
   output logic           made_valid_o,     // a packet was made
   output tx_made_t       made_o,
   output logic           made_read_o,      // it goes to the gather
@@ -41,7 +49,8 @@ module hca_resp_sched
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
   // StBlock, StFind: is an atomic's result here? StGone: one job less. StLink: the second link of a new one.
-  typedef enum logic [2:0] {StPick, StBlock, StFind, StRow, StRead, StGone, StLink} state_e;
+  // StPace: may the QP send already?
+  typedef enum logic [2:0] {StPick, StBlock, StFind, StRow, StPace, StRead, StGone, StLink} state_e;
 
   // State of a QP. `last_seq`: of the newest READ packet, if any.
   typedef struct packed {
@@ -85,6 +94,8 @@ module hca_resp_sched
   rsp_job_t       rsp_q;
   ctx_t           ctx_q, ctx;
   row_t           row, row_new;
+  logic           paces, go, hold, late, due, due_valid;
+  logic [QpW-1:0] due_qpn;
   job_t           job, job_new;
   logic [2:0]     req, grant;
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
@@ -99,14 +110,15 @@ module hca_resp_sched
   assign req[EvJob]  = rsp_valid_i;
   assign req[EvQpc]  = qpc_wr_valid_i;
   // Jobs go first, three for a turn at most: what waits meanwhile is answered by one acknowledge.
-  assign req[EvTurn] = (sort || (queue_ready != '0)) && ((txp_free && seg_free) || ack_free)
+  assign req[EvTurn] = (sort || due_valid || (queue_ready != '0)) && ((txp_free && seg_free) || ack_free)
                        && (!rsp_valid_i || (&jobs_q));
   assign take        = state_q == StPick && !scrub_q && req != '0;
 
   assign rsp_ready_o    = take && grant[EvJob];
   assign qpc_wr_ready_o = take && grant[EvQpc];
-  assign qpn_a          = grant[EvJob] ? rsp_i.qpn : grant[EvQpc] ? qpc_wr_i.qpn : pop_qpn;
-  assign pop            = take && grant[EvTurn];
+  assign qpn_a          = grant[EvJob] ? rsp_i.qpn : grant[EvQpc] ? qpc_wr_i.qpn : due ? due_qpn : pop_qpn;
+  assign due            = due_valid && !sort;
+  assign pop            = take && grant[EvTurn] && !due;
 
   hca_rr_arb #(.N(3)) u_events (
     .clk_i, .rst_i,
@@ -239,6 +251,10 @@ module hca_resp_sched
       row_new.queued   = row_new.jobs.count != '0 || row_new.ack;
       push             = row_new.queued;
     end
+    if (late) begin
+      row_we = 1'b1;
+      push   = 1'b1;
+    end
     if (push) begin
       // Behind the shut SL before the group: others of the group may go on.
       row_new.waits_in = (ctx.path.group != '0 && sl_open_i[ctx.path.sl]) ? QueueW'(NumLanes) + QueueW'(ctx.path.group)
@@ -267,12 +283,36 @@ module hca_resp_sched
         StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
         StBlock: state_q <= StFind;
         StFind:  state_q <= StRow;
-        StRow:   state_q <= (ev_q == EvTurn && start_read) ? StRead : (job_row && (lost || !add)) ? StGone
-                            : (job_row && relink) ? StLink : StPick;
+        StPace:  if (go || hold) state_q <= (go && !late) ? StRead : StPick;
+        StRow:   state_q <= (ev_q == EvTurn && start_read) ? (paces ? StPace : StRead)
+                            : (job_row && (lost || !add)) ? StGone : (job_row && relink) ? StLink : StPick;
         default: state_q <= StPick;
       endcase
     end
   end
+
+  // ---- Rates of congestion control: a lane may have been shut meanwhile -----------------------------------
+  assign late = state_q == StPace && go && !open;
+
+  hca_resp_pace u_pace (
+    .clk_i, .rst_i, .now_i, .cc_i(cc_pace_i), .rate_wr_i(cc_rate_i),
+    .take_i      (take),
+    .qpn_i       (qpn_a),
+    .port_i      (PortW'(ctx.path.sl >> 4)),
+    .ask_i       (state_q == StPace),
+    .made_i      (send_read),
+    .bytes_i     (made_o.bytes),
+    .on_o        (paces),
+    .go_o        (go),
+    .hold_o      (hold),
+    .due_valid_o (due_valid),
+    .due_ready_i (take && grant[EvTurn] && due),
+    .due_qpn_o   (due_qpn),
+    .held_o,
+    .sent_valid_o(cc_sent_valid_o),
+    .sent_ready_i(cc_sent_ready_i),
+    .sent_o      (cc_sent_o)
+  );
 
   // ---- Outputs --------------------------------------------------------------------------------------------
   txp_t txp, ack;

@@ -143,7 +143,8 @@ module hca_core
   logic [NumWr-1:0]        wr_valid, wr_ready;
   dma_wr_t [NumWr-1:0]     wr;
   dma_wr_t                 hwr;
-  logic                    qp_timers, cq_timers, qps_held, dm_wr_valid, dm_wr_ready, dm_wr_there;
+  logic [1:0]              qps_held;
+  logic                    qp_timers, cq_timers, dm_wr_valid, dm_wr_ready, dm_wr_there;
   logic [DmRowW-1:0]       dm_wr_page;
   logic [63:0]             qp_wake_at, cq_wake_at;
   hca_host u_host (
@@ -154,7 +155,8 @@ module hca_core
     .wr_ready_o(wr_ready), .wr_i(wr), .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_tag_o, .hrd_req_o(hrd_req),
     .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i}),
     .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .dm_wr_valid_i(dm_wr_valid), .dm_wr_ready_o(dm_wr_ready),
-    .dm_wr_page_i(dm_wr_page), .dm_wr_there_i(dm_wr_there), .held_i(qps_held), .timer_active_i({cq_timers, qp_timers}),
+    .dm_wr_page_i(dm_wr_page), .dm_wr_there_i(dm_wr_there), .held_i(qps_held != '0),
+    .timer_active_i({cq_timers, qp_timers}),
     .timer_wake_at_i({cq_wake_at, qp_wake_at}), .active_o(timer_active_o), .wake_at_o
   );
   assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
@@ -213,8 +215,8 @@ module hca_core
   // Congestion control: what QPs have sent, and their rates.
   cc_pace_t [NumPorts-1:0] cc_pace;
   cc_rate_wr_t             cc_rate;
-  cc_sent_t                cc_sent;
-  logic                    cc_sent_valid, cc_sent_ready;
+  cc_sent_t [1:0]          cc_sent;     // requester, responder
+  logic [1:0]              cc_sent_valid, cc_sent_ready;
 
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
   logic [1:0]                 made_valid, gather_left;
@@ -246,8 +248,8 @@ module hca_core
   hca_requester u_requester (
     .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .class_i(eth_class), .push_wr_i(push_wr),
     .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid),
-    .now_i, .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid),
-    .cc_sent_ready_i(cc_sent_ready), .cc_sent_o(cc_sent), .held_o(qps_held),
+    .now_i, .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[0]),
+    .cc_sent_ready_i(cc_sent_ready[0]), .cc_sent_o(cc_sent[0]), .held_o(qps_held[0]),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid),
@@ -346,6 +348,8 @@ module hca_core
   srqc_t           srqc;
   hca_receive u_receive (
     .pclk_i(pclk[PartRespSched:PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
+    .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[1]), .cc_sent_ready_i(cc_sent_ready[1]),
+    .cc_sent_o(cc_sent[1]), .held_o(qps_held[1]),
     .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
     .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
     .record_o(record), .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]),

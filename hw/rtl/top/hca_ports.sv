@@ -45,9 +45,9 @@ module hca_ports
   output logic [NumLanes-1:0]       sl_open_o,       // lanes whose VL takes more packets
   input  logic                      upd_i,           // strobe: a QP's acknowledges have got further
   input  ack_upd_t                  upd_data_i,
-  input  logic                      cc_sent_valid_i, // congestion control: what QPs have sent, and their rates
-  output logic                      cc_sent_ready_o,
-  input  cc_sent_t                  cc_sent_i,
+  input  logic [1:0]                cc_sent_valid_i, // congestion control: what QPs have sent, and their rates
+  output logic [1:0]                cc_sent_ready_o,
+  input  cc_sent_t [1:0]            cc_sent_i,
   output cc_pace_t [NumPorts-1:0]   cc_pace_o,
   output cc_rate_wr_t               cc_rate_o,
   input  logic [1:0]                made_valid_i,    // packets of the two schedulers

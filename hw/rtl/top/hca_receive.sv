@@ -6,6 +6,12 @@ module hca_receive
   input  logic [PartRespSched:PartRxCtrl] pclk_i,    // one clock, for each part (hca_part_clock)
   input  logic                      rst_i,
   input  logic [63:0]               now_i,
+  input  cc_pace_t [NumPorts-1:0]   cc_pace_i,       // congestion control
+  input  cc_rate_wr_t               cc_rate_i,
+  output logic                      cc_sent_valid_o,
+  input  logic                      cc_sent_ready_i,
+  output cc_sent_t                  cc_sent_o,
+  output logic                      held_o,          // QPs wait for their rates
   input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
   // Contexts: to the response scheduler, to rx_ctrl, to rx_exec. Those of rx_ctrl are held back outside until the
   // requester has taken them.
@@ -222,7 +228,8 @@ module hca_receive
   );
 
   hca_resp_sched u_resp_sched (
-    .clk_i(pclk_i[PartRespSched]), .rst_i, .ib_i, .sl_open_i, .rate_open_i, .made_valid_o, .made_o, .made_read_o,
+    .clk_i(pclk_i[PartRespSched]), .rst_i, .ib_i, .sl_open_i, .rate_open_i, .now_i, .cc_pace_i, .cc_rate_i,
+    .cc_sent_valid_o, .cc_sent_ready_i, .cc_sent_o, .held_o, .made_valid_o, .made_o, .made_read_o,
     .qpc_wr_valid_i(qpc_wr_valid_i[QpcResp]), .qpc_wr_ready_o(qpc_wr_ready_o[QpcResp]), .qpc_wr_i,
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp), .txp_valid_o, .txp_ready_i, .txp_o, .seg_valid_o,
     .seg_ready_i, .seg_o, .ack_valid_o, .ack_ready_i, .ack_o, .resp_done_seq_i, .rsp_popped_valid_o(rsp_popped),

@@ -1,4 +1,5 @@
-//! `hca incast`: many cards write to one through a switch; what congestion control does about it.
+//! `hca incast`: many cards write to one through a switch, or one reads from many; what congestion control does about
+//! it.
 
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
@@ -17,8 +18,9 @@ const LOOKS: usize = 25;
 const EXAMPLES: &str = "Examples:
   hca incast                                     8 senders, each algorithm: a table, and target/incast/queue.svg
   hca incast --senders 3 --control dcqcn --json
+  hca incast --reads                             one card reads from 8
 
-One switch, WRITEs of 4 KiB, 32 of each sender under way. The switch marks from 8 kB on, and pauses a
+One switch, WRITEs or READs of 4 KiB, 32 of each sender under way. The switch marks from 8 kB on, and pauses a
 sender of which it holds 64 kB. Nothing is counted before --settle cycles (of 4 ns); the plot has them, too.";
 
 fn cycles() -> RangedU64ValueParser {
@@ -41,9 +43,12 @@ enum Control {
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Cards that write to one more
+    /// Cards whose data goes to one more
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=16))]
     senders: u8,
+    /// That one reads it; else they write
+    #[arg(long)]
+    reads: bool,
     /// Rate of the cables
     #[arg(long, value_name = "GBPS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
     rate: u32,
@@ -159,6 +164,7 @@ fn measure(args: &Args) -> Result<Vec<(Control, Seen)>> {
         };
         let incast = Incast {
             senders: args.senders,
+            reads: args.reads,
             rate_gbps: args.rate,
             congestion,
             settle_cycles: args.settle,

@@ -306,12 +306,12 @@ impl Body {
         let is_shape = (MIN_PAGE_SHIFT..=MAX_PAGE_SHIFT).contains(&shift)
             && (1..=1 << 48).contains(&how.length())
             && wqe.va.checked_add(how.length()).is_some()
-            && how.page_list_addr() % 64 == 0;
+            && how.page_list_addr().is_multiple_of(64);
         if !is_own || !is_free || !is_right || !is_shape {
             return Err(Refusal::Right);
         }
         let inside = wqe.va & ((1 << shift) - 1);
-        let pages = (inside + how.length() - 1 >> shift) + 1;
+        let pages = ((inside + how.length() - 1) >> shift) + 1;
         if pages > u64::from(row.max_pages()) {
             return Err(Refusal::Right);
         }

@@ -1,5 +1,5 @@
-//! Incast: several cards write to one through a switch that marks and pauses. Who gets what, and how long the queue of
-//! the switch is. `hca incast` and the system test stand on this.
+//! Incast: several cards write to one through a switch that marks and pauses, or one reads from several. Who gets what,
+//! and how long the queue of the switch is. `hca incast` and the system test stand on this.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use hca_link::Tap;
 use hca_topology::Topology;
 use hca_verbs::{
     Access, CcAlgorithm, Congestion, ConnectOptions, LinkConfig, Mr, Mtu, QpCap, RawQp, SendFlags, SendOp,
-    SendWr, WrData,
+    SendWr, WorkCompletion, WrData,
 };
 
 use crate::{Dev, Node, Place, RigError, connect, path};
 
-/// Of a WRITE.
+/// Of a message.
 const BYTES: u32 = 4096;
-/// WRITEs of a sender under way.
+/// Messages of a sender under way.
 const DEPTH: u32 = 32;
 /// Class of the traffic; the cards make a priority of its upper three bits.
 const CLASS: u8 = PRIORITY << 5;
@@ -28,8 +28,10 @@ const STEP_CYCLES: u64 = 100;
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Incast {
-    /// Cards that write to one more.
+    /// Cards whose data goes to one more.
     pub senders: u8,
+    /// That one reads it; else they write.
+    pub reads: bool,
     /// Rate of all cables.
     pub rate_gbps: u32,
     /// What all cards do about congestion.
@@ -48,6 +50,7 @@ impl Default for Incast {
     fn default() -> Self {
         Self {
             senders: 8,
+            reads: false,
             rate_gbps: 100,
             congestion: None,
             settle_cycles: 150_000,
@@ -135,27 +138,39 @@ pub fn quick_delay() -> Congestion {
 struct Sender {
     node: Node,
     memory: Mr<Dev>,
+    /// That of the two which asks for the data to move: the receiver's if it reads.
     qp: RawQp<Dev>,
+    _other: RawQp<Dev>,
     under_way: u32,
     bytes: u64,
 }
 
 impl Sender {
-    /// Takes what is complete, and keeps `DEPTH` WRITEs under way.
-    fn step(&mut self, (remote_addr, rkey): (u64, u32)) -> Result<(), RigError> {
-        while let Some(wc) = self.node.poll_ready()? {
-            if !wc.is_ok() {
-                return Err(RigError::Wrong(format!("a WRITE failed: {wc:?}")));
-            }
-            self.under_way -= 1;
-            self.bytes += u64::from(BYTES);
+    fn take(&mut self, wc: &WorkCompletion) -> Result<(), RigError> {
+        if !wc.is_ok() {
+            return Err(RigError::Wrong(format!("a message failed: {wc:?}")));
         }
+        self.under_way -= 1;
+        self.bytes += u64::from(BYTES);
+        Ok(())
+    }
+
+    /// Keeps `DEPTH` messages under way.
+    fn fill(&mut self, landing: &Mr<Dev>, reads: bool) -> Result<(), RigError> {
+        let (local, remote) = match reads {
+            true => (landing, &self.memory),
+            false => (&self.memory, landing),
+        };
+        let (remote_addr, rkey) = (remote.addr(), remote.rkey());
         while self.under_way < DEPTH {
             let request = SendWr {
                 wr_id: 0,
-                op: SendOp::RdmaWrite { remote_addr, rkey },
+                op: match reads {
+                    true => SendOp::RdmaRead { remote_addr, rkey },
+                    false => SendOp::RdmaWrite { remote_addr, rkey },
+                },
                 flags: SendFlags::SIGNALED,
-                data: WrData::Sges(&[self.memory.sge(0, BYTES)]),
+                data: WrData::Sges(&[local.sge(0, BYTES)]),
             };
             self.qp.post_send(&[request])?;
             self.under_way += 1;
@@ -180,9 +195,9 @@ struct Bench {
     /// That of the receiver.
     cable: CableId,
     senders: Vec<Sender>,
-    /// Kept as long as the senders write to it.
-    _receiver: (Node, Mr<Dev>, Vec<RawQp<Dev>>),
-    target: (u64, u32),
+    receiver: Node,
+    landing: Mr<Dev>,
+    reads: bool,
 }
 
 impl Bench {
@@ -199,11 +214,30 @@ impl Bench {
     fn run(&mut self, cycles: u64, queue: &mut Vec<u64>) -> Result<(), RigError> {
         let end = self.sim.fabric().now() + cycles;
         while self.sim.fabric().now() < end {
+            self.take()?;
             for sender in &mut self.senders {
-                sender.step(self.target)?;
+                sender.fill(&self.landing, self.reads)?;
             }
             self.sim.fabric().run(STEP_CYCLES);
             queue.push(self.queue());
+        }
+        Ok(())
+    }
+
+    /// Takes what is complete.
+    fn take(&mut self) -> Result<(), RigError> {
+        if self.reads {
+            while let Some(wc) = self.receiver.poll_ready()? {
+                let of = |sender: &&mut Sender| sender.qp.qp_num() == wc.qp_num;
+                let sender = self.senders.iter_mut().find(of);
+                let stranger = || RigError::Wrong(format!("{wc:?} of a QP that nobody has"));
+                sender.ok_or_else(stranger)?.take(&wc)?;
+            }
+        }
+        for sender in &mut self.senders {
+            while let Some(wc) = sender.node.poll_ready()? {
+                sender.take(&wc)?;
+            }
         }
         Ok(())
     }
@@ -271,12 +305,12 @@ impl Incast {
     }
 
     fn node(&self, sim: &Simulation, card: CardId, base: u64) -> Result<(Node, Mr<Dev>), RigError> {
-        let node = Node::open(sim.device(card, 0)?, 2 * DEPTH)?;
+        let node = Node::open(sim.device(card, 0)?, 2 * DEPTH * u32::from(self.senders))?;
         node.context
             .link_config(PORT, &LinkConfig::new().pfc_enable(1 << PRIORITY))?;
         node.context.set_congestion(PORT, self.congestion.as_ref())?;
         let buf = node.alloc(BYTES as usize)?;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let memory = node.register(&buf, Place::whole(&buf, access, base))?;
         Ok((node, memory))
     }
@@ -299,31 +333,35 @@ impl Incast {
         let options = ConnectOptions {
             traffic_class: CLASS,
             timeout: 14, // a queue of a megabyte is no loss
+            rd_atomic: 16,
             ..path(Mtu::Bytes1024)
         };
-        let (mut senders, mut ends) = (Vec::new(), Vec::new());
+        let mut senders = Vec::new();
         for card in &built.cards[1..] {
             let (node, memory) = self.node(&sim, *card, 2 << 40)?;
             let mut qps = [node.create_qp(cap, false)?, receiver.create_qp(cap, false)?];
             connect(&mut qps, &options)?;
-            let [qp, end] = qps;
-            ends.push(end);
+            if self.reads {
+                qps.reverse();
+            }
+            let [qp, other] = qps;
             senders.push(Sender {
                 node,
                 memory,
                 qp,
+                _other: other,
                 under_way: 0,
                 bytes: 0,
             });
         }
-        let target = (landing.addr(), landing.rkey());
         Ok(Bench {
             sim,
             switch,
             cable,
             senders,
-            _receiver: (receiver, landing, ends),
-            target,
+            receiver,
+            landing,
+            reads: self.reads,
         })
     }
 }

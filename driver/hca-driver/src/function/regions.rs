@@ -176,8 +176,8 @@ impl<P: DevicePtr> Function<P> {
         Ok(first)
     }
 
-    /// Keys that were bound, registered or invalidated while the table was copied: behind the fence of SET_KEY_TABLE the card
-    /// writes to the old one no more. `copied`: what they were before. True: there were some.
+    /// Keys that were bound, registered or invalidated while the table was copied: behind the fence of SET_KEY_TABLE
+    /// the card writes to the old one no more. `copied`: what they were before. True: there were some.
     fn copy_late(&self, new: &DmaBuf, copied: &[Mpt]) -> bool {
         let mut has_late = false;
         for (row, before) in self.keys.written.iter().zip(copied) {
