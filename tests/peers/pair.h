@@ -1,5 +1,5 @@
-// What the programs of this folder have in common: two ends of a connection over any card, each with a page, a region in
-// its middle and an RC QP, and a socket between them. PROGRAM is the name of the program.
+// What the programs of this folder have in common: two ends of a connection over any card, each with a page, a region
+// in its middle and an RC QP, and a socket between them. PROGRAM is the name of the program.
 #include <errno.h>
 #include <netdb.h>
 #include <stdint.h>

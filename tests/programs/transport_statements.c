@@ -294,8 +294,8 @@ enum cell {NO, YES, ABSENT, REFUSED};
 
 static const enum ibv_qp_type types[] = {IBV_QPT_UD, IBV_QPT_UC, IBV_QPT_RC, IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET};
 
-// Section 6.2. SEND_WITH_INV of UC has no opcode on the wire (IBA vol1, table of opcodes). That of XRC finds no window: the target
-// of a connection binds none.
+// Section 6.2. SEND_WITH_INV of UC has no opcode on the wire (IBA vol1, table of opcodes). That of XRC finds no
+// window: the target of a connection binds none.
 static const struct {
 	enum ibv_wr_opcode opcode;
 	enum cell cells[COUNT(types)];

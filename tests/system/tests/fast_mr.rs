@@ -326,7 +326,7 @@ fn mem_16_refused_registrations() {
             ("another domain", &|r| r.key = foreign.key()),
             ("a key that is gone", &|r| r.key = gone),
             ("row 0", &|r| r.key = 1),
-            ("a row behind the table", &|r| r.key |= 0xf_ff00_00),
+            ("a row behind the table", &|r| r.key |= 0x0fff_0000),
             ("a key of another function", &|r| r.key ^= 1 << 28),
             ("no bytes", &|r| r.length = 0),
             ("a page too many", &|r| r.length = u64::from(PAGES) * 4096 + 1),

@@ -1,5 +1,5 @@
-//! Packets of which each may be wrong in any way, at line rate, at a card with QPs of every service: it never hangs, writes
-//! nothing outside of what was granted, and its counters say of each packet what became of it (SYS-7, KEY-*, D15).
+//! Packets of which each may be wrong in any way, at line rate, at a card with QPs of every service: it never hangs,
+//! writes nothing outside of what was granted, and its counters say of each packet what became of it (SYS-7, KEY-*, D15).
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,9 +32,11 @@ const QPS: usize = 12;
 /// Packets between two looks at the card.
 const BATCH: usize = 4000;
 
+type Count = fn(&PortCounters) -> u64;
+
 enum End {
-    Qp(RawQp<Dev>),
-    Target(XrcTarget<Dev>),
+    Qp(Box<RawQp<Dev>>),
+    Target(Box<XrcTarget<Dev>>),
     Nobody,
 }
 
@@ -118,11 +120,11 @@ impl Bench {
             ] {
                 let qp = node.create_qp_of(service, cap(), false).unwrap();
                 let qpn = qp.qp_num();
-                add(End::Qp(qp), qpn, wire);
+                add(End::Qp(Box::new(qp)), qpn, wire);
             }
             let target = self.xrcd.create_target().unwrap();
             let qpn = target.qp_num();
-            add(End::Target(target), qpn, Wire::Xrc);
+            add(End::Target(Box::new(target)), qpn, Wire::Xrc);
         }
         for qpn in [0, 1, 0xff_ffff] {
             add(End::Nobody, qpn, Wire::Ud);
@@ -322,8 +324,8 @@ fn siege(seed: u64, link: LinkKind, count: usize) {
     }
     bench.check_life();
     // What was drawn was of every kind.
-    let sum = |of: fn(&PortCounters) -> u64| passed.iter().map(of).sum::<u64>();
-    let whole: [(&str, fn(&PortCounters) -> u64); 10] = [
+    let sum = |of: Count| passed.iter().map(of).sum::<u64>();
+    let whole: [(&str, Count); 10] = [
         ("good", PortCounters::rx_packets),
         ("malformed", PortCounters::rx_drops),
         ("of another P_Key", PortCounters::pkey_violations),

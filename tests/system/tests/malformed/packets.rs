@@ -134,7 +134,6 @@ fn headers(rng: &mut Rng, known: &Knowledge, opcode: Opcode, payload: u32) -> Ex
         ieth: has(ExtHeader::Ieth).then(|| ieth::Repr {
             rkey: key(rng, known),
         }),
-        ..ExtHeaders::default()
     }
 }
 
