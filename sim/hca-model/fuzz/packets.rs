@@ -27,7 +27,7 @@ fn links() -> [Link; 2] {
     ]
 }
 
-/// A model with a QP of each service, whose number is that of the service plus 2: requests are under way, receives wait.
+/// A model with a QP of each service, of that number plus 2: requests are under way, receives wait.
 fn model(link: Link) -> Model {
     let mut model = Model::new();
     let key = model.register(0, MEMORY, vec![0; REGION_BYTES], Access::ALL);

@@ -1,5 +1,5 @@
 //! Packets of which each may be wrong in any way, at line rate, at a card with QPs of every service: it never hangs,
-//! writes nothing outside of what was granted, and its counters say of each packet what became of it (SYS-7, KEY-*, D15).
+//! writes nothing outside of what was granted, and its counters say what became of each packet (SYS-7, KEY-*, D15).
 
 #[path = "../common/mod.rs"]
 mod common;
