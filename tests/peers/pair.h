@@ -37,6 +37,7 @@ struct side {
     struct end peer;
     struct ibv_wc wc; // the last completion
     unsigned char *page;
+    struct ibv_qp *(*make)(struct side *); // of another kind than a plain one
     int gid_index, socket;
 };
 
@@ -74,7 +75,7 @@ static inline void connect_qp(struct side *side, int rights) {
     side->granted = ibv_reg_mr(side->pd, side->page + START, GRANTED, rights);
     struct ibv_qp_init_attr init = {
         .send_cq = side->cq, .recv_cq = side->cq, .cap = {4, 4, 1, 1}, .qp_type = IBV_QPT_RC};
-    side->qp = ibv_create_qp(side->pd, &init);
+    side->qp = side->make ? side->make(side) : ibv_create_qp(side->pd, &init);
     if (!side->granted || !side->qp) die("region and QP");
     modify(side->qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL},
            IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);

@@ -176,6 +176,21 @@ def test_windows_and_invalidations(cable, row, case, server):
     row.result(f"client gets '{ACCESS}'; works afterwards")
 
 
+WRITTEN = {"good": "success", "torn": "success", "rkey": ACCESS, "rights": ACCESS, "behind": ACCESS,
+           "misaligned": "remote invalid request error"}
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("case", [pytest.param(name, marks=[pytest.mark.quick] * (name == "good")) for name in WRITTEN])
+def test_atomic_writes(cable, row, case, server):
+    """Eight bytes at once: what soft-RoCE means by it, and what it refuses."""
+    row("atomic_writes", f"-c {case}", ends(server))
+    done = cable.run_pair(lambda device, gid: ["atomic_writes", "-d", device, "-x", gid, "-c", case], server=server)
+    assert [end.code for end in done] == [0, 0], done
+    assert [end.text.lower().splitlines() for end in done] == [[WORKS], [f"client: {WRITTEN[case]}", WORKS]]
+    row.result(f"client gets '{WRITTEN[case]}'; works afterwards")
+
+
 @pytest.mark.parametrize("server", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_shared_receive_queue(cable, row, kind, server):
