@@ -157,8 +157,8 @@ impl Bench {
                         Service::Ud => to_rts(qp),
                         _ => connect_raw(qp, &self.options, 0, &peer).unwrap(),
                     }
-                    // Some have too few.
-                    let depth = if index / 4 % 2 == 0 { DEPTH } else { 1 };
+                    // Some have none.
+                    let depth = if index / 4 % 2 == 0 { DEPTH } else { 0 };
                     for wr_id in 0..depth {
                         let sges = [self.receive(wr_id)];
                         qp.post_recv(&[RecvWr { wr_id, sges: &sges }]).unwrap();
