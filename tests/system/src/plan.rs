@@ -251,7 +251,8 @@ impl Plan {
         }
         let congestion = draw_congestion(&mut Rng::new(seed, "congestion"));
         // The card of the model refuses it.
-        let has_congestion = link == LinkKind::Ethernet && options.designs == [Design::Rtl; 2];
+        let is_rtl = options.designs == [Design::Rtl; 2];
+        let has_congestion = link == LinkKind::Ethernet && is_rtl;
         Self {
             link,
             faults: options.faults.unwrap_or(faults),
@@ -260,9 +261,11 @@ impl Plan {
             pairs,
             services,
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
-            selective: options
-                .selective
-                .unwrap_or_else(|| Rng::new(seed, "selective").percent(50)),
+            // A fast card goes back for READ data that is missing, however often: the judge wants holes asked for.
+            selective: is_rtl
+                && options
+                    .selective
+                    .unwrap_or_else(|| Rng::new(seed, "selective").percent(50)),
         }
     }
 }
