@@ -305,6 +305,9 @@ impl Join {
             return;
         };
         let is_read_reply = packet.is_read_reply();
+        if is_read_reply && let Some((open, _)) = queue.find_psn(packet.psn) {
+            open.reply_arrived(packet.last);
+        }
         let positive = matches!(Syndrome::from_byte(syndrome), Syndrome::Ack { .. });
         for open in &mut queue.open {
             if open.record.at(Stage::EmitFirst).is_none()
@@ -322,8 +325,7 @@ impl Join {
             let Some((open, place)) = self.find_psn(card, packet.dest_qpn, packet.psn) else {
                 return;
             };
-            if place.is_last {
-                open.record.set(Stage::Placed, cycle);
+            if open.reply_placed(cycle, place) {
                 let (qpn, index) = (open.record.qpn, open.record.wqe_index);
                 self.close(card, qpn, index);
             }
@@ -363,7 +365,7 @@ impl Join {
             if !(1..=1 << MAX_LOG_WQ_SIZE).contains(&wqe_distance(index, una_wqe)) {
                 break;
             }
-            open.record.set_first(Stage::Retired, now);
+            open.retired(now);
             over.push(index);
         }
         for index in over {

@@ -29,6 +29,14 @@ pub(crate) struct Open {
     replies: VecDeque<u64>,
     /// READ: responses accepted so far.
     answered: u32,
+    /// READ: last beats of its responses at the peer, whichever they are.
+    all_replies: VecDeque<u64>,
+    /// READ: when its newest response arrived.
+    arrived: u64,
+    /// READ: when data of it was placed last.
+    placed: u64,
+    /// READ: it was complete though its last response was not the last to come (decision 0071).
+    settled: bool,
     /// The peer has carried out its last packet: later copies are duplicates.
     pub executed: bool,
 }
@@ -49,6 +57,10 @@ impl Open {
             sends: VecDeque::new(),
             replies: VecDeque::new(),
             answered: 0,
+            all_replies: VecDeque::new(),
+            arrived: 0,
+            placed: 0,
+            settled: false,
             executed: false,
         }
     }
@@ -115,6 +127,39 @@ impl Open {
         if place.is_last {
             push(&mut self.replies, last);
         }
+        push(&mut self.all_replies, last);
+    }
+
+    /// READ: a response has arrived.
+    pub fn reply_arrived(&mut self, last: u64) {
+        self.arrived = last;
+    }
+
+    /// READ: the data of a response has been placed. True: nothing more is to come.
+    pub fn reply_placed(&mut self, cycle: u64, place: Place) -> bool {
+        self.placed = cycle;
+        let ends = place.is_last || self.settled;
+        if ends {
+            self.record.set(Stage::Placed, cycle);
+        }
+        ends
+    }
+
+    /// The card counts it as done. A READ may be complete with a response in its middle: its end is then what came last.
+    pub fn retired(&mut self, now: u64) {
+        self.record.set_first(Stage::Retired, now);
+        if !self.record.is_read() || self.arrived == 0 || self.record.at(Stage::ReplyRx).is_some() {
+            return;
+        }
+        self.settled = true;
+        let arrived = self.arrived;
+        if let Some(sent) = self.all_replies.iter().rev().find(|sent| **sent <= arrived) {
+            self.record.set(Stage::ReplyTxLast, *sent);
+        }
+        self.record.set(Stage::ReplyRx, arrived);
+        if self.placed >= arrived {
+            self.record.set(Stage::Placed, self.placed);
+        }
     }
 
     /// A good packet of it has reached the peer.
@@ -173,7 +218,7 @@ impl Open {
         if !record.succeeded() {
             return true;
         }
-        let placed = has(Stage::Placed) || !record.is_read() || record.bytes == 0;
+        let placed = has(Stage::Placed) || !record.is_read() || !record.has_data();
         // An unsignaled one that nobody has answered has failed, and gets a completion.
         let ended = has(Stage::Cqe) || (!record.signaled && (has(Stage::ReplyRx) || !record.is_reliable()));
         has(Stage::Retired) && placed && ended

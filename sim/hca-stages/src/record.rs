@@ -98,6 +98,11 @@ impl WorkRecord {
         answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }
 
+    /// Data is written at the end of its way: of an ATOMIC WRITE it is with the request, which is carried out as a READ.
+    pub(crate) fn has_data(&self) -> bool {
+        self.bytes > 0 && self.opcode != Some(WrOpcode::AtomicWrite as u8)
+    }
+
     /// No packet goes out: a window is bound or invalidated.
     fn is_local(&self) -> bool {
         let local = [WrOpcode::BindMw, WrOpcode::RegMr, WrOpcode::LocalInv];
@@ -148,7 +153,7 @@ impl WorkRecord {
                 Retired, Cqe,
             ]
         };
-        let (has_cqe, has_payload, looped) = (self.status.is_some(), self.bytes > 0, self.looped);
+        let (has_cqe, has_payload, looped) = (self.status.is_some(), self.has_data(), self.looped);
         let was_read = !self.pushed || self.at(WqeAsked).is_some();
         // Of the two ends only one counts; the data of an unsignaled READ is its end.
         let ends_placed = !has_cqe && self.is_read() && has_payload;
