@@ -145,7 +145,7 @@ impl Open {
         ends
     }
 
-    /// The card counts it as done. A READ may be complete with a response in its middle: its end is then what came last.
+    /// The card counts it as done. A READ may be so with a response in its middle: its end is then what came last.
     pub fn retired(&mut self, now: u64) {
         self.record.set_first(Stage::Retired, now);
         if !self.record.is_read() || self.arrived == 0 || self.record.at(Stage::ReplyRx).is_some() {

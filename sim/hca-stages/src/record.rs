@@ -98,7 +98,7 @@ impl WorkRecord {
         answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }
 
-    /// Data is written at the end of its way: of an ATOMIC WRITE it is with the request, which is carried out as a READ.
+    /// Data is written at the end of its way: of an ATOMIC WRITE it is with the request, carried out as a READ is.
     pub(crate) fn has_data(&self) -> bool {
         self.bytes > 0 && self.opcode != Some(WrOpcode::AtomicWrite as u8)
     }

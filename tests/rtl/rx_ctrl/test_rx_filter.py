@@ -214,7 +214,7 @@ async def path_migration(dut, ib):
                 psn += 1
                 arms = not mig_req and state == PathMigState.REARM
                 assert [event["kind"] for event in events] == [HwEventKind.PATH_ARMED] * arms
-    assert {kind for kind, _ in env.strobes.count} <= {"stray"}, "a port that is none of the two paths'"
+    assert {kind for kind, _ in env.strobes.count} <= {"stray"}, "a port that is none of the two paths"
 
 
 def test_rx_filter():
