@@ -1,9 +1,9 @@
 // ATOMIC WRITEs over any card: atomic_writes -d DEVICE -x GID_INDEX -p PORT -c CASE [SERVER]
 //
 // The client writes eight bytes, as CASE says, and prints "client: STATUS"; the server looks whether they are there,
-// and nothing else is. Case "torn": the server reads the word all the time while the client writes two values in turn, and
-// sees no other. Then both connect QPs of their own anew and exchange an ATOMIC WRITE and a SEND: "works afterwards".
-// Exit code 1: something else happened, with a word on what.
+// and nothing else is. Case "torn": the server reads the word all the time while the client writes two values in turn,
+// and sees no other. Then both connect QPs of their own anew and exchange an ATOMIC WRITE and a SEND: "works
+// afterwards". Exit code 1: something else happened, with a word on what.
 #define PROGRAM "atomic_writes"
 #include "pair.h"
 
