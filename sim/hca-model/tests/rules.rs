@@ -4,7 +4,7 @@ use hca_model::{
     Checker, ConnectionSpec, EndSpec, Frame, PIPELINE_NS, Packet, Service, ack_timeout_ns, example_link,
     reply_link, rnr_wait_ns,
 };
-use hca_wire::{Framing, Opcode, Psn, RnrTimer, Syndrome, aeth, reth};
+use hca_wire::{Framing, NakCode, Opcode, Psn, RnrTimer, Syndrome, aeth, reth};
 
 const QPNS: [u32; 2] = [0x11, 0x22];
 const TIMEOUT: u8 = 4;
@@ -218,6 +218,31 @@ fn a_second_rnr_nak_says_nothing_new() {
     talk.fine(0, send(0xff_ffff));
 }
 
+/// REL-11: NAKs that said the same thing more often than it was acted on do not count against what waits for a receive.
+#[test]
+fn waits_for_receives_are_told_from_repetitions() {
+    let wait = rnr_wait_ns(RnrTimer::new(5));
+    let gap = || {
+        let syndrome = Syndrome::Nak(NakCode::PsnSequence);
+        answer(Opcode::RcAcknowledge, 0xff_ffff, syndrome, 0, 0)
+    };
+    let mut talk = Talk::new(|spec| spec.rnr_retry = 7);
+    talk.lost(0, send(0xff_ffff));
+    talk.fine(0, send(0));
+    for _ in 0..6 {
+        talk.fine(1, gap());
+    }
+    talk.fine(0, send(0xff_ffff));
+    talk.fine(0, send(0));
+    talk.fine(1, ack(0, 2));
+    talk.fine(0, send(1));
+    for _ in 0..5 {
+        talk.fine(1, rnr(1, 2));
+        talk.ns += wait;
+        talk.fine(0, send(1));
+    }
+}
+
 /// REL-8: what was made before the NAK came may wait long for a slow host, and still goes out; going back may not.
 #[test]
 fn a_pass_ends_behind_an_rnr_nak() {
@@ -262,6 +287,22 @@ fn a_read_is_asked_for_again_from_the_right_place() {
             talk.wrong(0, again, "another packet");
         }
     }
+}
+
+/// Selective: of a READ that comes again with less in it, both are answered, each with what it asked for.
+#[test]
+fn a_read_is_answered_in_full_behind_its_hole() {
+    let mut talk = Talk::new(|spec| spec.selective = true);
+    let len = MTU as usize;
+    talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
+    talk.ns = ack_timeout_ns(TIMEOUT).unwrap();
+    talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, MTU));
+    talk.fine(1, data(Opcode::RcReadResponseFirst, 0xff_ffff, len));
+    talk.fine(1, data(Opcode::RcReadResponseMiddle, 0, len));
+    talk.fine(1, data(Opcode::RcReadResponseLast, 1, len));
+    talk.fine(1, data(Opcode::RcReadResponseOnly, 0xff_ffff, len));
+    talk.fine(1, data(Opcode::RcReadResponseFirst, 0xff_ffff, len));
+    talk.wrong(1, data(Opcode::RcReadResponseLast, 0, len), "bytes instead of");
 }
 
 /// REL-19, IBA vol1 9.7.5.1.2: a READ that is asked for twice takes nothing away from the one in front.

@@ -22,6 +22,14 @@ struct Asked {
     len: u32,
 }
 
+impl Asked {
+    /// Bytes of the response's packet of a PSN.
+    fn bytes_at(&self, psn: Psn, mtu_bytes: u32) -> usize {
+        let offset = (psn.distance_from(self.first) as u32).wrapping_mul(mtu_bytes);
+        self.len.saturating_sub(offset).min(mtu_bytes) as usize
+    }
+}
+
 pub(super) struct Answers {
     /// The expected PSN of a responder that has taken everything it could.
     expected: Psn,
@@ -259,6 +267,11 @@ impl Answers {
         Ok(())
     }
 
+    /// READs that have arrived and begin at a PSN, the newest first.
+    fn asked_from(&self, first: Psn) -> impl Iterator<Item = &Asked> {
+        self.reads.iter().rev().filter(move |asked| asked.first == first)
+    }
+
     /// What is under way, and does not go on with this packet, may do so later.
     fn interrupt(&mut self, psn: Psn, begins: bool, spec: &ConnectionSpec) {
         let stops = |(next, asked): &(Psn, Asked)| (begins || *next != psn) && next.is_before(asked.end);
@@ -299,26 +312,27 @@ impl Answers {
             Some((_, asked)) => asked,
             None if !begins && spec.selective => self.goes_on(packet)?,
             None if !begins => return Err(format!("{} {psn} continues nothing", packet.opcode)),
-            None => {
-                let asked = self.reads.iter().rev().find(|asked| asked.first == psn);
-                *asked.ok_or_else(|| format!("data at {psn}, where no READ that has arrived begins"))?
-            }
+            None => *self
+                .asked_from(psn)
+                .next()
+                .ok_or_else(|| format!("data at {psn}, where no READ that has arrived begins"))?,
         };
         if begins {
             self.data_has_left(psn, requests)?;
         }
         self.interrupt(psn, begins, spec);
-        let offset = (psn.distance_from(asked.first) as u32).wrapping_mul(spec.mtu_bytes);
-        let len = asked.len.saturating_sub(offset).min(spec.mtu_bytes);
         let next = psn.wrapping_add(1);
         let ends = operation.is_last() || operation.is_only();
-        if packet.payload.len() != len as usize || ends != (next == asked.end) {
-            return Err(format!(
-                "{} {psn} with {} bytes instead of {len}",
-                packet.opcode,
-                packet.payload.len()
-            ));
-        }
+        let shape = |asked: &Asked| (asked.bytes_at(psn, spec.mtu_bytes), next == asked.end);
+        let is_of = |asked: &&Asked| shape(asked) == (packet.payload.len(), ends);
+        // One that has been asked for with less since is answered in full all the same, and both in their order.
+        let fitting = Some(&asked).filter(is_of);
+        let fitting = fitting.or_else(|| self.asked_from(asked.first).find(is_of));
+        let asked = *fitting.ok_or_else(|| {
+            let (len, is_last) = shape(&asked);
+            let (sent, opcode) = (packet.payload.len(), packet.opcode);
+            format!("{opcode} {psn} with {sent} bytes instead of {len}, of which the last: {is_last}")
+        })?;
         if let Some(aeth) = packet.ext.aeth {
             self.msn_between(aeth.msn, asked.first, requests)?;
         }

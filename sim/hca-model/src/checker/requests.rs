@@ -252,7 +252,10 @@ impl Requests {
         self.cursor = to;
         // To where it was told, or on from there as far as answers have come since.
         let leads_there = |cause: &Cause| !to.is_after(cause.psn) || !to.is_after(self.answered);
-        let found = self.causes.iter().position(leads_there);
+        // What has come of an older cause is not seen: one that waited for a receive went back for that.
+        let waited = |cause: &Cause| cause.rnr && cause.psn == to;
+        let found = self.causes.iter().position(waited);
+        let found = found.or_else(|| self.causes.iter().position(leads_there));
         let cause = found.and_then(|index| self.causes.remove(index));
         if cause.is_some_and(|cause| cause.rnr) {
             self.rnr_retries += 1;
