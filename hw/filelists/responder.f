@@ -3,6 +3,7 @@ hw/rtl/responder/hca_rx_pkg.sv
 hw/rtl/responder/hca_rx_state_pkg.sv
 hw/rtl/responder/hca_ack_credits.sv
 hw/rtl/responder/hca_ack_item.sv
+hw/rtl/responder/hca_ack_look.sv
 hw/rtl/responder/hca_ack_unit.sv
 hw/rtl/responder/hca_atomic.sv
 hw/rtl/responder/hca_atomic_results.sv

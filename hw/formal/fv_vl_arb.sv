@@ -32,7 +32,12 @@ module fv_vl_arb #(
   logic [VlW-1:0] pick_vl;
   logic [7:0]     limit_q;
 
-  always_ff @(posedge clk_i) rst_q <= 1'b0;
+  logic           tbl_q = 1'b1;   // what follows from the table is a cycle behind it
+
+  always_ff @(posedge clk_i) begin
+    rst_q <= 1'b0;
+    tbl_q <= rst_q || tbl_we_i;
+  end
 
   hca_vl_arb #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .round_quantum_i, .limit_i, .mtu_i, .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i,
@@ -64,7 +69,7 @@ module fv_vl_arb #(
   logic signed [31:0] budget, granted, granted_q;
   logic [4:0]  lap_units;
 
-  assign waits     = u_dut.high_any && u_dut.low_any && !u_dut.u_low.step_i && u_dut.low_jump == 2'd0 &&
+  assign waits     = !tbl_q && u_dut.high_any && u_dut.low_any && !u_dut.u_low.step_i && u_dut.low_jump == 2'd0 &&
                      u_dut.release_q == '0;
   assign budget    = 32'(u_dut.budget_q);
   assign granted   = begun_q ? granted_q : budget;
@@ -139,6 +144,7 @@ module fv_vl_arb #(
         if (u_dut.u_high.mask_q[v][e]) sum = sum + 16'(u_dut.u_high.mem[e][7:0]);
       end
       if (!rst_q) h_weights: assert (16'(u_dut.u_high.weights_q[v]) == sum);
+      if (!rst_q && !tbl_q) h_listed: assert (u_dut.u_high.listed_q[v] == (u_dut.u_high.weights_q[v] != '0));
     end
 
     for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry

@@ -36,6 +36,7 @@ module fv_vl_list #(
   logic              visit, leave;
   logic [NumVls-1:0] wait_q, req_q, taken_q;
   logic              step_q;
+  logic              tbl_q = 1'b1;   // what follows from the table is a cycle behind it
   logic [EntryW:0]   ahead;
 
   always_ff @(posedge clk_i) rst_q <= 1'b0;
@@ -54,6 +55,7 @@ module fv_vl_list #(
     wait_q    <= rst_q ? '0 : wait_i;
     req_q     <= rst_q ? '0 : req_i;
     step_q    <= !rst_q && step_i;
+    tbl_q     <= rst_q || tbl_we_i;
     taken_q   <= '0;
     if (!rst_q && take_i) taken_q[vl] <= 1'b1;
   end
@@ -77,7 +79,7 @@ module fv_vl_list #(
   logic [4:0]  jumped;
   logic [14:0] sent_q;    // bytes of this visit
 
-  assign asking = req_i[watched_q] && u_dut.weights_q[watched_q] != '0 && !clear_i;
+  assign asking = req_i[watched_q] && u_dut.weights_q[watched_q] != '0 && !clear_i && !tbl_q;
   assign jumped = (jump == 2'd0) ? 5'd0 : 5'd1 << {jump - 2'd1, 1'b0};
   assign idle   = step_i && !u_dut.act && jump == 2'd0 && !u_dut.early && !lap;
 
@@ -121,6 +123,15 @@ module fv_vl_list #(
       always_comb begin
         if (!rst_q && u_dut.mask_q[v][e]) h_entry: assert (u_dut.mem[e][11:8] == 4'(v) && u_dut.mem[e][7:0] != '0);
       end
+    end
+    logic [SumW-1:0] weights;
+    logic [7:0]      clipped;
+    assign weights = u_dut.weights_q[v];
+    assign clipped = (weights > SumW'(255)) ? 8'd255 : weights[7:0];
+    always_comb begin
+      if (!rst_q) h_lap: assert (u_dut.less_q[v] == u_dut.lap_q[v] - 8'd1 && (!u_dut.listed_q[v] || u_dut.lap_q[v] != '0));
+      if (!rst_q && !tbl_q) h_behind: assert (u_dut.listed_q[v] == (weights != '0) && u_dut.lap_q[v] == clipped
+                                              && u_dut.less_q[v] == clipped - 8'd1);
     end
     if (Table) begin : gen_table
       always_comb if (!rst_q) a_sum: assert (u_dut.weights_q[v] == sum[Entries]);

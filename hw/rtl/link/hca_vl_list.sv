@@ -45,6 +45,9 @@ module hca_vl_list
   // ---- Table ---------------------------------------------------------------------------------------
   logic [NumVls-1:0][Entries-1:0] mask_q;      // entries of a VL with a weight
   logic [NumVls-1:0][SumW-1:0]    weights_q;   // their sum
+  // A cycle behind it: there are some; what a lap gives the VL, where above any debt it counts as 255, and one less.
+  logic [NumVls-1:0]              listed_q;
+  logic [NumVls-1:0][7:0]         lap_q, less_q;
   logic [11:0]                    mem [Entries];
   vl_entry_t                      old;
 
@@ -55,10 +58,18 @@ module hca_vl_list
   end
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_table
-    logic is_new, was_old;
+    logic       is_new, was_old;
+    logic [7:0] clipped;
 
     assign is_new  = tbl_i.vl == 4'(v) && tbl_i.weight != 8'd0;
     assign was_old = mask_q[v][tbl_idx_i];
+    assign clipped = (weights_q[v] > SumW'(255)) ? 8'd255 : weights_q[v][7:0];
+
+    always_ff @(posedge clk_i) begin
+      listed_q[v] <= !rst_i && weights_q[v] != '0;
+      lap_q[v]    <= clipped;
+      less_q[v]   <= clipped - 8'd1;
+    end
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
@@ -78,7 +89,9 @@ module hca_vl_list
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
   logic [NumVls-1:0]  skip_q;                        // has had its weights of this lap
   logic               any;
-  logic [Entries-1:0] ok, later, from, next;
+  logic [Entries-1:0] ok, later, next;
+  logic [Entries:0]   first_ok, first_later;         // a carry finds the first one; out of the top: there is none
+  logic               wraps, some;
   logic [EntryW-1:0]  next_idx;
   vl_entry_t          next_entry;
 
@@ -88,7 +101,7 @@ module hca_vl_list
     any = 1'b0;
     ok  = '0;
     for (int unsigned v = 0; v < NumVls; v++) begin
-      if (back[v] && weights_q[v] != '0) any = 1'b1;
+      if (back[v] && listed_q[v]) any = 1'b1;
       if (back[v] && !skip_q[v]) ok = ok | mask_q[v];
     end
   end
@@ -99,10 +112,13 @@ module hca_vl_list
   vl_entry_t          cur_q;
   logic [VlW-1:0]     cur_vl;
 
-  assign search = start_q && !(step_i && valid_q);
-  assign later  = ok & later_q;
-  assign from   = (search || later == '0) ? ok : later;
-  assign next   = from & (~from + 1'b1);
+  assign search      = start_q && !(step_i && valid_q);
+  assign later       = ok & later_q;
+  assign first_ok    = {1'b0, ~ok} + 1'b1;
+  assign first_later = {1'b0, ~later} + 1'b1;
+  assign wraps       = first_later[Entries];
+  assign some        = !first_ok[Entries];
+  assign next        = (search || wraps) ? ok & first_ok[Entries-1:0] : later & first_later[Entries-1:0];
 
   hca_onehot_index #(
     .N(Entries)
@@ -121,49 +137,53 @@ module hca_vl_list
   localparam int unsigned ManyVls = 4;
 
   logic [NumVls-1:0][AccW-1:0] acc_q;
-  logic [NumVls-1:0]           member, owes;
+  logic [NumVls-1:0]           member, owes, owes_4, owes_16;
   logic [1:0]                  jump;
   logic                        look, all_1, all_4, all_16, early, early_q;
   logic [SumW-1:0]             early_sum;
 
-  // A weight above any debt counts as 255.
-  function automatic logic [7:0] clip(logic [SumW-1:0] weight);
-    return (weight > SumW'(255)) ? 8'd255 : weight[7:0];
-  endfunction
-
   assign look = start_q && !early_q && (step_i || lap_only_i);
 
-  always_comb begin
-    logic [AccW-1:0] debt;
-    logic [17:0]     gain;
-    logic [3:0]      many;
-    member    = '0;
-    owes      = '0;
-    all_4     = look;
-    all_16    = look;
-    many      = '0;
-    debt      = '0;
-    gain      = '0;
-    early_sum = '0;
-    if (look) begin
-      for (int unsigned v = 0; v < NumVls; v++) begin
-        debt      = -acc_q[v];
-        gain      = {4'd0, clip(weights_q[v]), 6'd0};
-        member[v] = back[v] && weights_q[v] != '0;
-        if (member[v]) begin
-          owes[v] = 18'(debt) >= gain;
-          if (18'(debt) < (gain << 2)) all_4 = 1'b0;
-          if (18'(debt) < (gain << 4)) all_16 = 1'b0;
-          if (owes[v]) begin
-            many      = many + 4'd1;
-            early_sum = early_sum + weights_q[v];
-          end
-        end
-      end
+  // Sums as trees: of weights of some VLs, and of four VLs each whether they owe.
+  function automatic logic [SumW-1:0] sum_of(logic [NumVls-1:0] some_vls, logic [NumVls-1:0][SumW-1:0] weights);
+    logic [15:0][SumW-1:0] part;
+    part = '0;
+    for (int unsigned n = 0; n < NumVls; n++) part[n] = some_vls[n] ? weights[n] : '0;
+    for (int unsigned width = 8; width != 0; width = width / 2) begin
+      for (int unsigned n = 0; n < width; n++) part[n] = part[n] + part[n + width];
     end
-    all_1 = member != '0 && owes == member;
-    early = step_i && !all_1 && many >= 4'(ManyVls);
+    return part[0];
+  endfunction
+
+  function automatic logic are_many(logic [15:0] bits);
+    logic [3:0][2:0] part;
+    for (int unsigned n = 0; n < 4; n++) begin
+      part[n] = (3'(bits[4*n]) + 3'(bits[4*n+1])) + (3'(bits[4*n+2]) + 3'(bits[4*n+3]));
+    end
+    return (5'(part[0]) + 5'(part[1])) + (5'(part[2]) + 5'(part[3])) >= 5'(ManyVls);
+  endfunction
+
+  // An account that is not above zero behind so many laps; gain_less: what these give, less one.
+  function automatic logic still_owes(acc_t now, logic [17:0] gain_less);
+    logic [18:0] left;
+    logic        unused;
+    left   = 19'(now) + 19'(gain_less);
+    unused = ^left[17:0];
+    return left[18];
+  endfunction
+
+  for (genvar v = 0; v < int'(NumVls); v++) begin : gen_debt
+    assign member[v]  = back[v] && listed_q[v];
+    assign owes[v]    = member[v] && still_owes(acc_q[v], 18'({less_q[v], 6'h3f}));
+    assign owes_4[v]  = !member[v] || still_owes(acc_q[v], 18'({less_q[v], 8'hff}));
+    assign owes_16[v] = !member[v] || still_owes(acc_q[v], {less_q[v], 10'h3ff});
   end
+
+  assign all_1     = look && member != '0 && owes == member;
+  assign all_4     = owes_4 == '1;
+  assign all_16    = owes_16 == '1;
+  assign early     = look && step_i && !all_1 && are_many(16'(owes));
+  assign early_sum = sum_of(owes, weights_q);
 
   always_comb begin
     if (!all_1) jump = 2'd0;
@@ -190,7 +210,7 @@ module hca_vl_list
   assign vl_o     = cur_vl;
   assign begin_o  = early || (start_q && !early_q && (leave || send));
   assign jump_o   = jump;
-  assign lap_o    = (leave && later == '0) || (early_q && start_q && step_i && !valid_q && ok == '0);
+  assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && !some);
   assign visit_o  = !added_q && has && (leave || send);
   assign weight_o = cur_q.weight;
   assign leave_o  = leave;
@@ -212,14 +232,14 @@ module hca_vl_list
         skip_q  <= '0;
       end
       if (leave) begin
-        start_q <= later == '0;
+        start_q <= wraps;
         added_q <= 1'b0;
       end else if (send) begin
         start_q <= 1'b0;
         added_q <= 1'b1;
       end
       if (early || (early_q && lap_o)) valid_q <= 1'b0;
-      else if (search || leave) valid_q <= from != '0;
+      else if (search || leave) valid_q <= some;
       else if (start_q && !has && !wait_i[cur_vl]) valid_q <= 1'b0;
     end
     if (search || leave) begin
@@ -228,14 +248,15 @@ module hca_vl_list
     end
   end
 
+  logic [2:0] jumped;   // 1, 4 or 16 laps: so many bits
+  assign jumped = {jump == 2'd3, jump == 2'd2, 1'b0};
+
   // An account without a packet to send keeps its debt, never its gain.
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_account
     always_ff @(posedge clk_i) begin
       if (rst_i || clear_i) acc_q[v] <= '0;
-      else if (jump != 2'd0) begin
-        if (back[v]) acc_q[v] <= acc_q[v] + AccW'({clip(weights_q[v]), 6'd0} << {jump - 2'd1, 1'b0});
-      end else if (early) begin
-        if (owes[v]) acc_q[v] <= acc_q[v] + AccW'({clip(weights_q[v]), 6'd0});
+      else if (jump != 2'd0 || early) begin
+        if (owes[v]) acc_q[v] <= acc_q[v] + AccW'({lap_q[v], 6'd0} << jumped);
       end else if (act && cur_vl == VlW'(v)) begin
         if (send) acc_q[v] <= rest;
         else if (has && account <= 0) acc_q[v] <= account;
@@ -244,14 +265,7 @@ module hca_vl_list
     end
   end
 
-  always_ff @(posedge clk_i) begin
-    logic [SumW-1:0] sum;
-    sum = '0;
-    for (int unsigned v = 0; v < NumVls; v++) begin
-      if (back[v]) sum = sum + weights_q[v];
-    end
-    sum_q <= sum;
-  end
+  always_ff @(posedge clk_i) sum_q <= sum_of(back, weights_q);
 
   assign sum_o = sum_q;
 

@@ -46,6 +46,11 @@
   localparam int unsigned MissingW = 5;
   localparam int unsigned AheadPsns = 64;   // behind the expected PSN: of those the responder remembers which are here
 
+  // Marks behind the PSN that is expected when the expected one and so many behind it have come.
+  function automatic logic [AheadPsns-1:0] marks_behind(logic [AheadPsns-1:0] marks, logic [6:0] passed);
+    return (marks >> 1) >> passed;
+  endfunction
+
   // What stands in such a NAK's AETH in the place of the MSN.
   typedef struct packed {
     logic [2:0]          zero;

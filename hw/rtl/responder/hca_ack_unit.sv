@@ -60,6 +60,8 @@ module hca_ack_unit
   logic [23:0] at_first;              // PSN of its first packet
   logic [MsgBlkW-1:0] at_blk;
 
+  ack_said_t said;
+
   // ---- Start ---------------------------------------------------------------------------------------
   logic is_pkt, in_window, plain_ack;
   assign is_pkt    = job_i.kind == AjAck || job_i.kind == AjRead;
@@ -101,7 +103,7 @@ module hca_ack_unit
   logic [AheadPsns-1:0] with_it, left;
   logic [6:0]           passed, still;
 
-  assign selects = ctx_i.selective && job_i.kind == AjRead && job_i.rd_opcode && live_q && !second_q;
+  assign selects = ctx_i.selective && said.read && job_i.rd_opcode && live_q && !second_q;
   assign holds   = marks_of(ack_q) != '0;
 
   hca_read_ahead u_read_ahead (
@@ -125,8 +127,8 @@ module hca_ack_unit
     .clk_i, .start_i, .job_i, .first_i(st_i), .mark_i(mark_i.psn), .step_i(advance), .st_i(ack_q), .late_o(late),
     .same_dry_o(same_dry), .same_o(same_credit), .same_news_o(same_news), .next_dry_o(next_dry), .next_o(next_credit)
   );
-  assign tells  = job_i.kind == AjAck && (live_q || late);
-  assign probes = job_i.kind == AjRnrDone && ack_q.dry && !ack_q.rnr_wait;  // a packet beyond the limit may go
+  assign tells  = said.ack && (live_q || late);
+  assign probes = said.rnr_done && ack_q.dry && !ack_q.rnr_wait;  // a packet beyond the limit may go
 
   always_comb begin
     swift_st               = ack_q;
@@ -146,48 +148,34 @@ module hca_ack_unit
   assign advance = complete && ((!row_i.signaled && !passes_q) || item_ready_i);
 
   // ---- End: one decision ---------------------------------------------------------------------------
+  logic        end_item, end_pushed, to_second, to_pass, pend_next;
   ack_st_t     base;            // state with the budgets of a new message when there was progress
+  logic        is_ack, is_read, refused, asks, bad, spent, rnr_spent;
   logic        at_end, rewind, fail, deliver, places, again, rnr, back, implied_new, retire, row_ends, all_here,
                path_fails;
   logic [23:0] behind_psn;      // the oldest unacknowledged one behind a response, and what came before it
   logic [23:0] row_rest;        // PSNs of the row behind the response
   logic [7:0]  fail_status, fail_syndrome;
-  wqe_idx_t    late_by;         // MsgSqError: distance of its WQE from the oldest one
-  logic [31:0] rd_offset, rd_left, rd_expect;
-  logic        rd_last, rd_good, paid, pend_ends;
+  logic [31:0] rd_offset;
+  logic        rd_good, paid, pend_ends, stopped_q, pend_q, waits, is_here, idle, few, row_was_in;
 
   assign at_end    = state_q == StEnd;
-  assign retire    = job_i.kind == AjMwDone;
-  assign late_by   = job_i.wqe_index - ack_q.una_wqe;
-  assign rd_offset = 32'(found_q ? 24'(job_i.psn - at_first) : 24'(ack_q.una_psn - ack_q.una_first_psn))
-                     << mtu_shift(ctx_i.path_mtu);
-  // Nothing comes back of an ATOMIC WRITE.
-  assign rd_left   = (row_i.opcode == WrOpAtomicWrite) ? '0 : row_i.len_bytes - rd_offset;
-  assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
-  assign rd_last   = (found_q ? job_i.psn : ack_q.una_psn) == row_i.last_psn;
-  assign row_rest  = row_i.last_psn - ack_q.una_psn;
+  assign retire    = said.retire;
   assign row_ends  = looked_q ? 24'(passed) >= row_rest : row_rest == '0;
   assign behind_psn = ack_q.una_psn + 24'd1 + (looked_q ? 24'(passed) : '0);
-  assign all_here  = (passes_q ? ack_q.una_psn : behind_psn) == mark_i.psn;
+  assign all_here  = same_psn(passes_q ? ack_q.una_psn : behind_psn, mark_i.psn);
   // Of the next gap, in the WQE that is the oldest one then.
   assign rest_hole = hole_of(still, row_i.last_psn - (passes_q ? ack_q.una_psn : behind_psn));
-  assign rd_good   = row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
-                     : row_read && job_i.rd_opcode && (job_i.rd_ends == rd_last || (ctx_i.selective && !rd_last))
-                       && 32'(rxd_i.payload_bytes) == rd_expect;
 
-  // ---- NAKs of a gap that name what is missing --------------------------------------------------------
-  // Until something has come that was sent behind what was sent again, that may be on its way: no second time.
-  logic        few_new, few_q;
-  logic [15:0] few_since;
-  logic        unused_few;
-  assign unused_few = ^{few_since[14:0], job_i.few.zero};
-  assign few_since = job_i.few.seen - st_i.marks[15:0] - AgainSlack;
-  assign few_new   = few_q && !implied_q;
-
-  // Its PSN is the oldest unacknowledged one when all before it has been walked.
+  hca_ack_look u_look (
+    .clk_i, .start_i, .job_i, .first_i(st_i), .mark_i, .dead_i, .ctx_i, .rxd_i, .row_i, .st_i(ack_q),
+    .first_psn_i((state_q == StSeek || found_q) ? at_first : ack_q.una_first_psn), .row_in_i(row_in), .good_o(rd_good),
+    .offset_o(rd_offset), .rest_o(row_rest), .row_in_o(row_was_in), .idle_o(idle), .waits_o(waits),
+    .is_here_o(is_here), .few_o(few), .said_o(said)
+  );
   always_ff @(posedge clk_i) begin
-    if (start_i) few_q <= job_i.kind == AjAck && job_i.syndrome == NakSelective && ctx_i.selective
-                          && job_i.few.missing != '0 && (!few_open(few_of(st_i), job_i.psn) || !few_since[15]);
+    if (start_i || state_q == StWalk) stopped_q <= !start_i && walk_on && pend_here;
+    pend_q <= start_i ? st_i.pend_valid && st_i.pend_wqe == st_i.una_wqe : pend_here || (end_pushed && to_second);
   end
 
   always_comb begin
@@ -197,167 +185,142 @@ module hca_ack_unit
       base.rnr_left   = ctx_i.rnr_retry;
       base.gap_seen   = 1'b0;
     end
-    rewind        = 1'b0;  // costs one retry
-    again         = 1'b0;  // a hole is asked for once more, or another one: this does not
-    places        = 1'b0;
-    fail          = 1'b0;
-    deliver       = 1'b0;
-    rnr           = 1'b0;
-    back          = 1'b0;
-    fail_status   = job_i.status;
-    fail_syndrome = job_i.syndrome;
-    implied_new   = implied_q && !base.gap_seen && !base.rnr_wait;
-    unique case (job_i.kind)
-      AjAck: if (live_q && !second_q) begin
-        // A refusal behind a READ without its data is not the READ's: the data was lost, or is still to come.
-        if (job_i.syndrome[6:5] == 2'b11
-            && (job_i.syndrome[4:0] inside {5'd1, 5'd2, 5'd3} || (job_i.syndrome[4:0] == 5'd4 && ctx_i.is_xrc))
-            && !(implied_q && row_in)) begin
-          fail        = 1'b1;
-          fail_status = nak_status(job_i.syndrome);
-        end else if (implied_q) begin
-          rewind = implied_new;
-        end else if (job_i.syndrome[6:5] == 2'b01) begin
-          rnr = !base.rnr_wait;
-        end else begin
-          rewind = (job_i.syndrome == NakPsnSequence || few_new) && !base.rnr_wait;
-        end
-      end
-      AjRead: if (live_q && !second_q) begin
-        if (implied_q) begin
-          places = found_q && rd_good;
-          rewind = implied_new;
-          again  = places && asks_more && !base.rnr_wait;
-        end else if (ack_q.una_psn != target_q) fail = 1'b0;  // stopped at a local error, below
-        else if (rd_good) begin
-          deliver = 1'b1;
-          again   = looked_q && !row_ends && passed != '0 && left != '0 && !base.rnr_wait;  // else it is on its way
-        end else begin
-          fail        = 1'b1;
-          fail_status = WcBadRespErr;
-        end
-      end else begin
-        again = passes_q && marks_of(base) != '0 && !base.rnr_wait;
-      end
-      AjSqError: begin
-        // Data of a READ could not be placed: back to it, whatever was decided since. Its CQE and all later ones
-        // were held back by rx_exec.
-        back = job_i.from_exec;
-        if (!back && !late_by[WqeIndexBits-1] && !dead_i
-            && (!base.pend_valid || late_by < base.pend_wqe - ack_q.una_wqe)) begin
-          base.pend_valid  = 1'b1;
-          base.pend_wqe    = job_i.wqe_index;
-          base.pend_status = job_i.status;
-        end
-      end
-      AjTimeout: rewind = ctx_i.tx_live && !base.rnr_wait && base.una_psn != mark_i.psn;
-      default:   ;  // AjRnrDone, AjSqDrain: below
-    endcase
-    pend_ends = base.pend_valid && base.pend_wqe == base.una_wqe && !deliver && !dead_i && !back;
-    paid      = rewind && base.retry_left != '0;
-    path_fails = rewind && !paid && ctx_i.is_armed && !pend_ends;
-    if (path_fails) begin  // APM-1: a wait, and the retries anew
-      rewind = 1'b0;
-      places = 1'b0;
-    end else if (rewind && !paid) begin  // REL-3, REL-9: retry_cnt 7 is seven
-      fail        = 1'b1;
-      places      = 1'b0;
-      fail_status = WcRetryExcErr;
-    end
-    if (rnr && base.rnr_left == '0) begin
-      rnr         = 1'b0;
-      fail        = 1'b1;
-      fail_status = WcRnrRetryExcErr;
-    end
-    if (pend_ends) begin
-      rewind        = 1'b0;
-      again         = 1'b0;
-      rnr           = 1'b0;
-      fail          = 1'b1;
-      fail_status   = base.pend_status;
-      fail_syndrome = '0;
+    if (waits) begin
+      base.pend_valid  = 1'b1;
+      base.pend_wqe    = job_i.wqe_index;
+      base.pend_status = job_i.status;
     end
   end
 
-  logic resend;  // ask the requester to start again
-  logic drains, drained;  // somebody waits for the end of all that is outstanding; it is there
-  assign resend = !fail && (paid || again || (job_i.kind == AjRnrDone && base.rnr_wait));
+  assign is_ack      = said.ack && live_q && !second_q;
+  assign is_read     = said.read && live_q && !second_q;
+  assign implied_new = implied_q && !base.gap_seen && !base.rnr_wait;
+
+  // A refusal behind a READ without its data is not the READ's: the data was lost, or is still to come.
+  assign refused = is_ack && said.refuses && !(implied_q && row_was_in);
+  assign asks    = is_ack && !implied_q && said.rnr && !base.rnr_wait;
+  // Back, which costs a retry.
+  assign rewind  = (is_ack && !refused && (implied_q ? implied_new : (said.gap || few) && !base.rnr_wait))
+                   || (is_read && implied_new)
+                   || (said.timeout && ctx_i.tx_live && !base.rnr_wait && !idle);
+  // A response that is the oldest one; one that stands behind a gap.
+  assign deliver = is_read && !implied_q && !stopped_q && rd_good;
+  assign bad     = is_read && !implied_q && !stopped_q && !rd_good;
+  assign places  = is_read && found_q && rd_good && !spent;
+  // A hole is asked for once more, or another one: that does not. Else it is on its way.
+  assign again   = !base.rnr_wait && (is_read ? (places && asks_more)
+                                                || (deliver && looked_q && !row_ends && passed != '0 && left != '0)
+                                              : said.read && passes_q && marks_of(base) != '0);
+  // Data of a READ could not be placed: back to it, whatever was decided since. Its CQE and all later ones were held
+  // back by rx_exec.
+  assign back    = said.back;
+
+  assign pend_ends  = (waits ? is_here : pend_q) && !deliver && !dead_i && !back;
+  assign paid       = rewind && base.retry_left != '0;
+  assign spent      = rewind && base.retry_left == '0;           // REL-3, REL-9: retry_cnt 7 is seven
+  assign path_fails = spent && ctx_i.is_armed && !pend_ends;     // APM-1: a wait, and the retries anew
+  assign rnr_spent  = asks && base.rnr_left == '0;
+  assign rnr        = asks && !rnr_spent && !pend_ends;
+  assign fail       = pend_ends || refused || bad || rnr_spent || (spent && !ctx_i.is_armed);
 
   always_comb begin
-    st_o   = base;
-    st_o   = few_closed(st_o);
+    fail_syndrome = pend_ends ? '0 : job_i.syndrome;
+    if (pend_ends) fail_status = base.pend_status;
+    else if (rnr_spent) fail_status = WcRnrRetryExcErr;
+    else if (spent && !ctx_i.is_armed) fail_status = WcRetryExcErr;
+    else if (bad) fail_status = WcBadRespErr;
+    else if (refused) fail_status = nak_status(job_i.syndrome);
+    else fail_status = job_i.status;
+  end
+
+  logic resend, few_again;  // ask the requester to start again; some packets alone
+  assign few_again = few && !implied_q;
+  logic drains, drained;  // somebody waits for the end of all that is outstanding; it is there
+  logic none_left, last_row, last_retired;  // nothing is outstanding; nor behind the oldest WQE
+  // Not inside a message whose rest is still to be sent. Compared before it is known which of them it will be.
+  assign last_retired = ack_q.una_psn == mark_i.psn && ack_q.una_psn == ack_q.una_first_psn
+                        && wqe_idx_t'(ack_q.una_wqe + 1'b1) == mark_i.wqe;
+  assign last_row     = 24'(row_i.last_psn + 24'd1) == mark_i.psn && wqe_idx_t'(ack_q.una_wqe + 1'b1) == mark_i.wqe;
+  assign none_left    = ack_q.una_psn == mark_i.psn && ack_q.una_psn == ack_q.una_first_psn
+                        && ack_q.una_wqe == mark_i.wqe;
+  assign resend = !fail && (paid || again || (said.rnr_done && base.rnr_wait));
+
+  ack_st_t end_st;
+
+  always_comb begin
+    end_st   = base;
+    end_st   = few_closed(end_st);
     dead_o = dead_i;
-    if (tells) {st_o.credit, st_o.dry} = {same_credit, same_dry && (live_q || base.dry)};
-    else if (moved_q) st_o.dry = 1'b0;
+    if (tells) {end_st.credit, end_st.dry} = {same_credit, same_dry && (live_q || base.dry)};
+    else if (moved_q) end_st.dry = 1'b0;
     // A READ's last response may complete what is before it as well.
-    if ((deliver && row_ends) || passes_q) {st_o.credit, st_o.dry} = {next_credit, next_dry};
+    if ((deliver && row_ends) || passes_q) {end_st.credit, end_st.dry} = {next_credit, next_dry};
     // What told of the newest packet came behind a gap: if that was all, only a packet beyond the limit learns more.
-    if ((deliver && looked_q) || passes_q) st_o.dry = next_credit.on && all_here;
-    if (moved_q || deliver) st_o.credit.probe = 1'b0;
-    if (probes) {st_o.credit.probe, st_o.dry} = 2'b10;
-    if (retire) st_o.credit.limit = base.credit.limit + 1'b1;  // it takes no receive, and no message of the MSN's
+    if ((deliver && looked_q) || passes_q) end_st.dry = next_credit.on && all_here;
+    if (moved_q || deliver) end_st.credit.probe = 1'b0;
+    if (probes) {end_st.credit.probe, end_st.dry} = 2'b10;
+    if (retire) end_st.credit.limit = base.credit.limit + 1'b1;  // it takes no receive, and no message of the MSN's
     if (deliver) begin
-      st_o.una_psn    = row_ends ? row_i.last_psn + 24'd1 : behind_psn;
-      if (looked_q) st_o.marks = left;
-      st_o.retry_left = ctx_i.retry_cnt;
-      st_o.rnr_left   = ctx_i.rnr_retry;
-      st_o.gap_seen   = 1'b0;
+      end_st.una_psn    = row_ends ? row_i.last_psn + 24'd1 : behind_psn;
+      if (looked_q) end_st.marks = left;
+      end_st.retry_left = ctx_i.retry_cnt;
+      end_st.rnr_left   = ctx_i.rnr_retry;
+      end_st.gap_seen   = 1'b0;
       if (row_ends) begin
-        st_o.una_first_psn = row_i.last_psn + 24'd1;
-        st_o.una_wqe       = base.una_wqe + 1'b1;
-        st_o.rd_done       = base.rd_done + 16'd1;
-        st_o.blk_ok        = !ends_block;
+        end_st.una_first_psn = row_i.last_psn + 24'd1;
+        end_st.una_wqe       = base.una_wqe + 1'b1;
+        end_st.rd_done       = base.rd_done + 16'd1;
+        end_st.blk_ok        = !ends_block;
       end
     end
     if (resend) begin
-      st_o.rnr_wait = 1'b0;
-      st_o.gap_seen = 1'b1;
-      st_o.gen      = base.gen + 2'd1;
-      if (paid) st_o.retry_left = base.retry_left - 3'd1;
-      if (few_new || st_o.few_on) begin
-        st_o.few_on = few_new;
-        st_o.marks  = few_new ? AheadPsns'({base.una_psn[15:0] + 16'(job_i.few.missing), mark_i.psn[15:0]}) : '0;
+      end_st.rnr_wait = 1'b0;
+      end_st.gap_seen = 1'b1;
+      end_st.gen      = base.gen + 2'd1;
+      if (paid) end_st.retry_left = base.retry_left - 3'd1;
+      if (few_again || end_st.few_on) begin
+        end_st.few_on = few_again;
+        end_st.marks  = few_again ? AheadPsns'({base.una_psn[15:0] + 16'(job_i.few.missing), mark_i.psn[15:0]}) : '0;
       end
     end
-    if (places) {st_o.few_on, st_o.marks} = {1'b0, with_it};
+    if (places) {end_st.few_on, end_st.marks} = {1'b0, with_it};
     if (rnr) begin
-      st_o.rnr_wait = 1'b1;
-      st_o.rnr_code = job_i.syndrome[4:0];
-      st_o.gen      = base.gen + 2'd1;
-      if (base.rnr_left != 3'd7) st_o.rnr_left = base.rnr_left - 3'd1;
+      end_st.rnr_wait = 1'b1;
+      end_st.rnr_code = job_i.syndrome[4:0];
+      end_st.gen      = base.gen + 2'd1;
+      if (base.rnr_left != 3'd7) end_st.rnr_left = base.rnr_left - 3'd1;
     end
     if (path_fails) begin
-      st_o.rnr_wait   = 1'b1;
-      st_o.rnr_code   = PathCode;
-      st_o.gen        = base.gen + 2'd1;
-      st_o.retry_left = ctx_i.retry_cnt;
-      st_o.rnr_left   = ctx_i.rnr_retry;
+      end_st.rnr_wait   = 1'b1;
+      end_st.rnr_code   = PathCode;
+      end_st.gen        = base.gen + 2'd1;
+      end_st.retry_left = ctx_i.retry_cnt;
+      end_st.rnr_left   = ctx_i.rnr_retry;
     end
     if (retire) begin
-      st_o.una_wqe = base.una_wqe + 1'b1;
-      st_o.blk_ok  = base.blk_ok && !ends_block;
+      end_st.una_wqe = base.una_wqe + 1'b1;
+      end_st.blk_ok  = base.blk_ok && !ends_block;
     end
-    if (fail) st_o.una_wqe = base.una_wqe + 1'b1;
-    if (back) st_o.una_wqe = job_i.wqe_index + 1'b1;
+    if (fail) end_st.una_wqe = base.una_wqe + 1'b1;
+    if (back) end_st.una_wqe = job_i.wqe_index + 1'b1;
     if (fail || back) begin  // what it has of the table comes back with its next life
       dead_o          = 1'b1;
-      st_o.pend_valid = 1'b0;
-      st_o.rnr_wait   = 1'b0;
+      end_st.pend_valid = 1'b0;
+      end_st.rnr_wait   = 1'b0;
     end
-    drains        = (base.draining || job_i.kind == AjSqDrain) && !dead_o;
-    // Not inside a message whose rest is still to be sent.
-    drained       = drains && st_o.una_psn == mark_i.psn && st_o.una_psn == st_o.una_first_psn
-                    && st_o.una_wqe == mark_i.wqe;
-    st_o.draining = drains && !drained;
-    if (swift) st_o = swift_st;
+    drains        = (base.draining || said.sq_drain) && !dead_o;
+    drained       = drains && (deliver ? row_ends && last_row : retire ? last_retired : none_left);
+    end_st.draining = drains && !drained;
   end
+
+  assign st_o = swift ? swift_st : end_st;
 
   assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || path_fails || fail || back
                                  || retire || probes || (tells && same_news));
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done,
-                         again: !resend ? '0 : few_new ? job_i.few.missing : places ? hole : again ? rest_hole : '0,
+                         again: !resend ? '0 : few_again ? job_i.few.missing : places ? hole : again ? rest_hole : '0,
                          credit: st_o.credit};
   assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained || path_fails);
   assign ev_o        = '{kind: path_fails ? HwEventPathFailed : drained ? HwEventSqDrained : HwEventQpError,
@@ -366,11 +329,11 @@ module hca_ack_unit
                          syndrome: fail_syndrome, status: back ? job_i.status : fail_status};
 
   // ---- Items ---------------------------------------------------------------------------------------
-  logic end_item, end_pushed, to_second, to_pass;
+  assign pend_next    = ack_q.pend_wqe == wqe_idx_t'(ack_q.una_wqe + 1'b1);
   assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_i.signaled);
-  assign end_pushed   = at_end && (!end_item || item_ready_i);
+  assign end_pushed   = at_end && item_ready_i;  // whether there is an item is known late
   assign to_pass      = deliver && looked_q && row_ends && (24'(passed) != row_rest || left != '0);
-  assign to_second    = deliver && row_ends && base.pend_valid && base.pend_wqe == st_o.una_wqe && !to_pass;
+  assign to_second    = deliver && row_ends && ack_q.pend_valid && pend_next && !to_pass;
   assign item_valid_o = (complete && (row_i.signaled || passes_q)) || swift || (at_end && end_item);
   // The oldest WQE has completed, and its row is not asked for again.
   assign over         = advance || (end_pushed && ((deliver && row_ends) || retire));
@@ -379,8 +342,8 @@ module hca_ack_unit
                                   found_q ? at_wqe : ack_q.una_wqe);
 
   hca_ack_item u_item (
-    .valid_i(item_valid_o), .at_end_i(at_end), .deliver_i(deliver), .places_i(places), .row_at_i(row_at),
-    .row_ends_i(row_ends), .complete_i(complete), .passes_i(passes_q), .retire_i(retire), .back_i(back), .fail_i(fail),
+    .at_end_i(at_end), .deliver_i(deliver), .places_i(places), .row_at_i(row_at), .row_ends_i(row_ends),
+    .complete_i(complete), .passes_i(passes_q), .retire_i(retire), .back_i(back), .fail_i(fail),
     .frees_i(has_pkt_i && (swift || (at_end && !second_q))), .fail_status_i(fail_status),
     .fail_syndrome_i(fail_syndrome), .job_i, .rxd_i, .ctx_i, .row_i, .una_wqe_i(ack_q.una_wqe), .at_wqe_i(at_wqe),
     .offset_i(rd_offset), .list_bytes_i(list_o.len_bytes), .item_o
@@ -425,7 +388,7 @@ module hca_ack_unit
           state_d             = swift ? StIdle : StRead;
         end
       end
-      StRead:  state_d = (ack_q.una_psn == target_q && job_i.kind != AjRead) ? StEnd : blk_ok ? StWalk : StMap;
+      StRead:  state_d = (ack_q.una_psn == target_q && !said.read) ? StEnd : blk_ok ? StWalk : StMap;
       StLook: begin
         looked_d = !implied_q;
         state_d  = implied_q ? StSeek : StEnd;
@@ -437,14 +400,13 @@ module hca_ack_unit
       StSeekMap: state_d = StSeek;
       default: begin
         if (done_o) state_d = StIdle;
+        if (end_pushed) ack_d = end_st;  // only who goes on looks at it
         if (end_pushed && to_pass) begin
-          ack_d    = st_o;
           moved_d  = 1'b1;
           {second_d, passes_d, looked_d} = 3'b110;
           state_d  = StRead;
         end
         if (end_pushed && to_second) begin
-          ack_d    = st_o;
           moved_d  = 1'b1;
           second_d = 1'b1;
         end

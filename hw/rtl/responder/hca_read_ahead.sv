@@ -1,5 +1,6 @@
 // READ data behind a gap, of a QP with selective repeat: what hca_ack_unit knows of it, one cycle behind look_i, and
-// what it asks for.
+// what it asks for. Marks, oldest PSN and response are what they were in the cycle before look_i: they are searched
+// then.
 //
 // The ordering rule (decision 0071). READs that have not completed may reach memory in any order, also those to the
 // same bytes; each packet goes there once, before its READ completes, and completions come in the order of the WQEs. So
@@ -36,36 +37,48 @@ module hca_read_ahead
   output logic [6:0]           still_o     // packets missing there, if marks are left
 );
 
+  typedef struct packed {
+    logic                 fits;     // near enough, and without a mark
+    logic [6:0]           ahead;    // low bits of how far
+    logic [AheadPsns-1:0] with_it;
+    logic [6:0]           missing;
+    logic [6:0]           passed;
+    logic [6:0]           still;
+  } found_t;
+
+  found_t               found_d, found_q;
   logic                 near, known, fits_q, in_row;
-  logic [AheadPsns-1:0] with_it, left;
-  logic [6:0]           missing, passed, still, nth;
   logic [23:0]          ahead;
+  logic [AheadPsns-1:0] left;
 
-  logic                 unused_row;
-  assign unused_row = ^row_i;
+  logic                 unused_in;
+  assign unused_in = ^{row_i, left};
 
-  assign ahead   = psn_i - st_i.una_psn;
   assign in_row  = (psn_i - first_o) <= (row_i.last_psn - first_o);
   assign found_o = fits_q && row_i.opcode == WrOpRdmaRead && in_row;
   assign seek_o  = seek_i && fits_q && row_i.opcode == WrOpRdmaRead && !in_row;
 
+  assign ahead = psn_i - st_i.una_psn;
+
   hca_resp_ahead u_ahead (
-    .marks_i(marks_of(st_i)), .ahead_i(ahead), .near_o(near), .known_o(known), .with_o(with_it), .missing_o(missing),
-    .passed_o(passed), .left_o(left), .still_o(still)
+    .marks_i(marks_of(st_i)), .ahead_i(ahead), .near_o(near), .known_o(known), .with_o(found_d.with_it),
+    .missing_o(found_d.missing), .passed_o(found_d.passed), .left_o(left), .still_o(found_d.still)
   );
 
-  // Is the response one of those that were missing?
-  assign nth = ahead[6:0];
+  assign found_d.fits  = near && !known;
+  assign found_d.ahead = ahead[6:0];
 
   always_ff @(posedge clk_i) begin
+    found_q <= found_d;
     if (look_i) begin
-      fits_q   <= near && !known;
-      asks_o   <= ahead[3:0] == '0 || (nth == missing && marks_of(st_i) != '0);
-      hole_o   <= hole_of(missing, row_i.last_psn - st_i.una_psn);
-      with_o   <= with_it;
-      passed_o <= passed;
-      left_o   <= left;
-      still_o  <= still;
+      fits_q   <= found_q.fits;
+      // It is the one that was missing last, or the sixteenth.
+      asks_o   <= found_q.ahead[3:0] == '0 || (found_q.ahead == found_q.missing && marks_of(st_i) != '0);
+      hole_o   <= hole_of(found_q.missing, row_i.last_psn - st_i.una_psn);
+      with_o   <= found_q.with_it;
+      passed_o <= found_q.passed;
+      left_o   <= marks_behind(marks_of(st_i), found_q.passed);
+      still_o  <= found_q.still;
       {wqe_o, first_o, blk_o} <= {st_i.una_wqe, st_i.una_first_psn, st_i.blk};
     end
     if (seek_o) {wqe_o, first_o} <= {wqe_o + 1'b1, row_i.last_psn + 24'd1};

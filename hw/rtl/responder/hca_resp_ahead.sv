@@ -20,23 +20,17 @@ module hca_resp_ahead
   logic [AheadPsns-1:0]         gone;   // marks without the first run
   logic [6:0]                   first, hole;
 
-  // Place of the lowest bit set; AheadPsns: none is. By halves: the lower one has it, or the upper one.
+  // Place of the lowest bit set; AheadPsns: none is. A carry finds the bit, and its place is read from it.
   function automatic logic [6:0] lowest(logic [AheadPsns-1:0] bits);
-    logic [6:0] found;
-    logic [31:0] half;
-    found = '0;
-    found[6] = bits == '0;
-    found[5] = bits[31:0] == '0 && !found[6];
-    half     = found[5] ? bits[63:32] : bits[31:0];
-    found[4] = half[15:0] == '0 && !found[6];
-    if (found[4]) half[15:0] = half[31:16];
-    found[3] = half[7:0] == '0 && !found[6];
-    if (found[3]) half[7:0] = half[15:8];
-    found[2] = half[3:0] == '0 && !found[6];
-    if (found[2]) half[3:0] = half[7:4];
-    found[1] = half[1:0] == '0 && !found[6];
-    if (found[1]) half[1:0] = half[3:2];
-    found[0] = !half[0] && !found[6];
+    logic [AheadPsns:0]   less;
+    logic [AheadPsns-1:0] one;
+    logic [6:0]           found;
+    less  = {1'b0, ~bits} + 1'b1;
+    one   = bits & less[AheadPsns-1:0];
+    found = {less[AheadPsns], 6'd0};
+    for (int unsigned i = 0; i < AheadPsns; i++) begin
+      if (one[i]) found[5:0] = found[5:0] | 6'(i);
+    end
     return found;
   endfunction
 
@@ -49,7 +43,7 @@ module hca_resp_ahead
 
   assign passed_o  = lowest(~marks_i);
   assign gone      = marks_i & (marks_i + AheadPsns'(1));
-  assign left_o    = (marks_i >> 1) >> passed_o;
+  assign left_o    = marks_behind(marks_i, passed_o);
   assign hole      = lowest(gone);
   assign still_o   = hole - passed_o;
 

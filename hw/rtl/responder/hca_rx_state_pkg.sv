@@ -33,6 +33,47 @@ package hca_rx_state_pkg;
     return r;
   endfunction
 
+  // What a job says, told apart once.
+  typedef struct packed {
+    logic ack;       // AjAck, and of what kind
+    logic refuses;
+    logic rnr;
+    logic gap;
+    logic read;      // AjRead
+    logic back;      // AjSqError of hca_rx_exec
+    logic timeout;
+    logic rnr_done;
+    logic sq_drain;
+    logic retire;    // AjMwDone
+  } ack_said_t;
+
+  function automatic ack_said_t ack_said(ack_job_t j, logic is_xrc);
+    ack_said_t said;
+    logic      unused;
+    unused        = ^j;
+    said.ack      = j.kind == AjAck;
+    said.refuses  = j.syndrome[6:5] == 2'b11
+                    && (j.syndrome[4:0] inside {5'd1, 5'd2, 5'd3} || (j.syndrome[4:0] == 5'd4 && is_xrc));
+    said.rnr      = j.syndrome[6:5] == 2'b01;
+    said.gap      = j.syndrome == NakPsnSequence;
+    said.read     = j.kind == AjRead;
+    said.back     = j.kind == AjSqError && j.from_exec;
+    said.timeout  = j.kind == AjTimeout;
+    said.rnr_done = j.kind == AjRnrDone;
+    said.sq_drain = j.kind == AjSqDrain;
+    said.retire   = j.kind == AjMwDone;
+    return said;
+  endfunction
+
+  // The same PSN, told by a carry: open synthesis strings conditions that come late along a comparison bit by bit.
+  function automatic logic same_psn(logic [23:0] a, logic [23:0] b);
+    logic [24:0] less;
+    logic        unused;
+    less   = {1'b0, a ^ b} - 25'd1;
+    unused = ^less[23:0];
+    return less[24];
+  endfunction
+
   // Packets of a hole that are asked for at once: as far as the WQE goes that it begins in.
   function automatic logic [MissingW-1:0] hole_of(logic [6:0] missing, logic [23:0] to_last);
     logic [MissingW-1:0] most;

@@ -1,0 +1,80 @@
+// What hca_ack_unit decides by, found a cycle before it does: comparisons of a job with the QP's oldest WQE, with the row
+// in hand and with what the requester has sent. On the way to its decision the unit changes neither.
+//   start_i       of the state that the job begins with (first_i): held until the next start_i
+//   every cycle   of the state in hand (st_i) and the row, as they were in the cycle before
+module hca_ack_look
+  import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        start_i,
+  input  ack_job_t    job_i,
+  input  ack_st_t     first_i,
+  input  hw_mark_t    mark_i,
+  input  logic        dead_i,
+  input  rx_ctx_t     ctx_i,
+  input  rxd_t        rxd_i,
+  input  omt_row_t    row_i,
+  input  ack_st_t     st_i,
+  input  logic [23:0] first_psn_i,   // of the WQE that a response may belong to
+  input  logic        row_in_i,
+  // Of a response and its row.
+  output logic        good_o,        // it is what must come
+  output logic [31:0] offset_o,      // bytes of its READ in front of it
+  output logic [23:0] rest_o,        // PSNs of the row behind the oldest unacknowledged one
+  output logic        row_in_o,
+  // Of the job.
+  output logic        idle_o,        // nothing was outstanding
+  output logic        waits_o,       // a local error of a WQE that is not behind another one's
+  output logic        is_here_o,     // of the oldest one
+  output logic        few_o,         // a NAK of a gap that names what is missing, for the first time
+  output ack_said_t   said_o
+);
+
+  // ---- A response ----------------------------------------------------------------------------------
+  logic [31:0] offset, left, most;     // bytes: in front of it, from it on, in a full packet
+  logic        is_last, row_at;
+
+  assign row_at  = is_atomic(row_i.opcode);
+  assign offset  = 32'(24'(job_i.psn - first_psn_i)) << mtu_shift(ctx_i.path_mtu);
+  // Nothing comes back of an ATOMIC WRITE.
+  assign left    = (row_i.opcode == WrOpAtomicWrite) ? '0 : row_i.len_bytes - offset;
+  assign most    = 32'(mtu_bytes(ctx_i.path_mtu));
+  assign is_last = job_i.psn == row_i.last_psn;
+
+  always_ff @(posedge clk_i) begin
+    offset_o <= offset;
+    good_o   <= row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
+                : is_answered(row_i.opcode) && job_i.rd_opcode
+                  && (job_i.rd_ends == is_last || (ctx_i.selective && !is_last))
+                  && 32'(rxd_i.payload_bytes) == (is_last ? left : most);
+    rest_o   <= row_i.last_psn - st_i.una_psn;
+    row_in_o <= row_in_i;
+  end
+
+  // ---- A local error: distances from the oldest WQE ------------------------------------------------------
+  wqe_idx_t late_by, pend_by;
+  assign late_by = job_i.wqe_index - first_i.una_wqe;
+  assign pend_by = first_i.pend_wqe - first_i.una_wqe;
+
+  // ---- A NAK that names what is missing --------------------------------------------------------------
+  // Until something has come that was sent behind what was sent again, that may be on its way: no second time. Its PSN
+  // is the oldest unacknowledged one when all before it has been walked.
+  logic [15:0] since;
+  assign since = job_i.few.seen - first_i.marks[15:0] - AgainSlack;
+
+  always_ff @(posedge clk_i) begin
+    if (start_i) begin
+      idle_o    <= first_i.una_psn == mark_i.psn;
+      waits_o   <= job_i.kind == AjSqError && !job_i.from_exec && !dead_i && !late_by[WqeIndexBits-1]
+                   && (!first_i.pend_valid || late_by < pend_by);
+      is_here_o <= late_by == '0;
+      said_o    <= ack_said(job_i, ctx_i.is_xrc);
+      few_o     <= job_i.kind == AjAck && job_i.syndrome == NakSelective && ctx_i.selective
+                   && job_i.few.missing != '0 && (!few_open(few_of(first_i), job_i.psn) || !since[15]);
+    end
+  end
+
+  logic unused_in;
+  assign unused_in = ^{job_i, first_i, mark_i, ctx_i, rxd_i, row_i, st_i, since};
+
+endmodule
