@@ -121,6 +121,7 @@ fn header_sizes_wire_1_to_11() {
         ("RDETH", 4),
         ("DETH", 8),
         ("XRCETH", 4),
+        ("FETH", 4),
         ("RETH", 16),
         ("AtomicETH", 28),
         ("AETH", 4),

@@ -192,7 +192,8 @@ class Oracle:
     def _read(self, pkt):
         if self._persistent(pkt):
             return self._nak(0x62, fatal=True)
-        if self.rd_open >= self.qp.fields["max_dest_rd_atomic"] and not self.rd_again:
+        counts = pkt["opcode"] != Op.RC_FLUSH
+        if counts and self.rd_open >= self.qp.fields["max_dest_rd_atomic"] and not self.rd_again:
             return self._nak(0x61, fatal=True)
         if self.rd_open >= RD_JAM:
             return dict(kind=KIND_NONE, rsp=None)
