@@ -27,9 +27,9 @@ GRH_NEXT_IBA = 27
 OPERATIONS = {0x03: "ImmDt", 0x05: "ImmDt", 0x06: "RETH", 0x09: "ImmDt", 0x0A: "RETH", 0x0B: "RETH ImmDt",
               0x0C: "RETH", 0x0D: "AETH", 0x0F: "AETH", 0x10: "AETH", 0x11: "AETH", 0x12: "AETH AtomicAckETH",
               0x13: "AtomicETH", 0x14: "AtomicETH", 0x16: "IETH", 0x17: "IETH",
-              0x1D: "RETH"}
+              0x1C: "FETH RETH", 0x1D: "RETH"}
 HEADER_BYTES = {"RETH": 16, "AETH": 4, "ImmDt": 4, "AtomicETH": 28, "AtomicAckETH": 8, "DETH": 8, "IETH": 4,
-                "XRCETH": 4}
+                "XRCETH": 4, "FETH": 4}
 SERVICES = ("RC", "UC", "RD", "UD", "CNP", "XRC")
 OPERATION_NAMES = (
     "SEND First", "SEND Middle", "SEND Last", "SEND Last imm", "SEND Only", "SEND Only imm", "WRITE First",

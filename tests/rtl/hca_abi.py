@@ -176,6 +176,7 @@ class WrOpcode(enum.IntEnum):
     SEND_WITH_INV = 0x9
     TSO = 0xa
     REG_MR = 0xb
+    FLUSH = 0xe
     ATOMIC_WRITE = 0xf
 
 
@@ -189,6 +190,7 @@ class WcOpcode(enum.IntEnum):
     FETCH_ADD = 0x4
     BIND_MW = 0x5
     LOCAL_INV = 0x6
+    FLUSH = 0x8
     ATOMIC_WRITE = 0x9
     REG_MR = 0xa
     RECV = 0x80
@@ -600,6 +602,7 @@ class BthOpcode(enum.IntEnum):
     RC_FETCH_ADD = 0x14
     RC_SEND_LAST_INV = 0x16
     RC_SEND_ONLY_INV = 0x17
+    RC_FLUSH = 0x1c
     RC_ATOMIC_WRITE = 0x1d
     UC_SEND_FIRST = 0x20
     UC_SEND_MIDDLE = 0x21
@@ -661,6 +664,7 @@ class BthOpcode(enum.IntEnum):
     XRC_FETCH_ADD = 0xb4
     XRC_SEND_LAST_INV = 0xb6
     XRC_SEND_ONLY_INV = 0xb7
+    XRC_FLUSH = 0xbc
     XRC_ATOMIC_WRITE = 0xbd
 
 
@@ -702,6 +706,8 @@ class Access(enum.IntFlag):
     ZERO_BASED = 0x20
     ON_DEMAND = 0x40
     HUGETLB = 0x80
+    FLUSH_GLOBAL = 0x100
+    FLUSH_PERSISTENT = 0x200
     RELAXED_ORDERING = 0x100000
     NO_CREDITS = 0x1000000
 
@@ -735,6 +741,8 @@ class DeviceCap(enum.IntFlag):
     MANAGED_FLOW_STEERING = 0x20000000
     RAW_SCATTER_FCS = 0x400000000
     PCI_WRITE_END_PADDING = 0x1000000000
+    FLUSH_GLOBAL = 0x4000000000
+    FLUSH_PERSISTENT = 0x8000000000
     ATOMIC_WRITE = 0x10000000000
 
 
@@ -878,6 +886,14 @@ STRUCTS = {
             "swap": (64, 64),
         },
     },
+    "sq_wqe_flush": {
+        "bytes": 16,
+        "fields": {
+            "length": (0, 32),
+            "placement": (32, 4),
+            "selectivity": (36, 2),
+        },
+    },
     "sq_wqe_bind": {
         "bytes": 32,
         "fields": {
@@ -982,6 +998,7 @@ STRUCTS = {
             "rq_log_stride": (317, 2),
             "srqn": (320, 24),
             "max_dest_rd_atomic": (344, 5),
+            "flush_global": (349, 1),
             "credits": (350, 1),
             "selective": (351, 1),
             "sq_psn": (352, 24),
@@ -1033,6 +1050,7 @@ STRUCTS = {
             "remote_atomic": (11, 1),
             "mw_bind": (12, 1),
             "zero_based": (13, 1),
+            "flush_global": (14, 1),
             "tag": (16, 8),
             "func": (24, 8),
             "pd": (32, 24),
@@ -2202,6 +2220,14 @@ HEADERS = {
         "fields": {
             "resv8": (0, 8),
             "xrcsrq": (8, 24),
+        },
+    },
+    "feth": {
+        "bytes": 4,
+        "fields": {
+            "resv26": (0, 26),
+            "sel": (26, 2),
+            "plt": (28, 4),
         },
     },
     "reth": {

@@ -64,6 +64,8 @@ WrOpcode("wr_opcode", "WrOp", 8, Hardware) {
         Tso = 10,
         /// Register memory under a key that is free (IBV_WR_DRIVER1).
         RegMr = 11,
+        /// What was written before can be seen by everybody, in order with READs and atomics.
+        Flush = 14,
         /// 8 bytes written at once, in order with READs and atomics.
         AtomicWrite = 15,
     }
@@ -86,6 +88,8 @@ WcOpcode("wc_opcode", "WcOp", 8, Hardware) {
         BindMw = 5,
         /// Local invalidate.
         LocalInv = 6,
+        /// FLUSH.
+        Flush = 8,
         /// ATOMIC WRITE.
         AtomicWrite = 9,
         /// Fast registration.

@@ -9,6 +9,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &SqWqeCtrl::TABLE,
     &SqWqeUdCtrl::TABLE,
     &SqWqeAtomic::TABLE,
+    &SqWqeFlush::TABLE,
     &SqWqeBind::TABLE,
     &Sge::TABLE,
     &RqWqeCtrl::TABLE,
@@ -19,8 +20,8 @@ pub const STRUCTS: &[&StructDef] = &[
 
 layout! {
     /// First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
-    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data.
-    /// 32 + 16 * num_sge must not exceed the stride.
+    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data,
+    /// a FLUSH `sq_wqe_flush` at byte 32, and no data. 32 + 16 * num_sge must not exceed the stride.
     SqWqeCtrl("sq_wqe_ctrl", 32, Hardware) {
         /// wr_opcode.
         opcode set_opcode: u8 [0, 0, 8] "V-116";
@@ -113,6 +114,18 @@ layout! {
         compare_add set_compare_add: u64 [0, 0, 64];
         /// COMP_SWAP: value to store.
         swap set_swap: u64 [8, 0, 64];
+    }
+}
+
+layout! {
+    /// Bytes 32..48 of a FLUSH WQE; its remote_addr and rkey name the range, or the region, and its length is 0.
+    SqWqeFlush("sq_wqe_flush", 16, Hardware) {
+        /// Bytes of the range.
+        length set_length: u32 [0, 0, 32];
+        /// Placement type: bit 0 global visibility, bit 1 persistence.
+        placement set_placement: u8 [4, 0, 4];
+        /// Selectivity level: 0 the range, 1 the whole region.
+        selectivity set_selectivity: u8 [4, 4, 2];
     }
 }
 

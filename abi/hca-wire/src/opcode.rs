@@ -1,4 +1,4 @@
-//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17; ATOMIC WRITE: annex A19).
+//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17; FLUSH, ATOMIC WRITE: annex A19).
 
 use crate::WireError;
 use core::fmt;
@@ -30,6 +30,8 @@ pub enum ExtHeader {
     Deth,
     /// XRC ETH.
     Xrceth,
+    /// FLUSH ETH.
+    Feth,
     /// RDMA ETH.
     Reth,
     /// Atomic ETH.
@@ -46,10 +48,11 @@ pub enum ExtHeader {
 
 impl ExtHeader {
     /// All of them, in wire order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Rdeth,
         Self::Deth,
         Self::Xrceth,
+        Self::Feth,
         Self::Reth,
         Self::AtomicEth,
         Self::Aeth,
@@ -64,6 +67,7 @@ impl ExtHeader {
             Self::Rdeth => &crate::rdeth::DEF,
             Self::Deth => &crate::deth::DEF,
             Self::Xrceth => &crate::xrceth::DEF,
+            Self::Feth => &crate::feth::DEF,
             Self::Reth => &crate::reth::DEF,
             Self::AtomicEth => &crate::atomic_eth::DEF,
             Self::Aeth => &crate::aeth::DEF,
@@ -124,6 +128,7 @@ operations! {
     Resync = 21, "RESYNC";
     SendLastInv = 22, "SEND Last with Invalidate";
     SendOnlyInv = 23, "SEND Only with Invalidate";
+    Flush = 28, "FLUSH";
     AtomicWrite = 29, "ATOMIC WRITE";
 }
 
@@ -160,7 +165,7 @@ opcodes! {
     RcReadRequest = 0x0c, RcReadResponseFirst = 0x0d, RcReadResponseMiddle = 0x0e,
     RcReadResponseLast = 0x0f, RcReadResponseOnly = 0x10, RcAcknowledge = 0x11,
     RcAtomicAcknowledge = 0x12, RcCmpSwap = 0x13, RcFetchAdd = 0x14, RcSendLastInv = 0x16,
-    RcSendOnlyInv = 0x17, RcAtomicWrite = 0x1d,
+    RcSendOnlyInv = 0x17, RcFlush = 0x1c, RcAtomicWrite = 0x1d,
     UcSendFirst = 0x20, UcSendMiddle = 0x21, UcSendLast = 0x22, UcSendLastImm = 0x23,
     UcSendOnly = 0x24, UcSendOnlyImm = 0x25, UcWriteFirst = 0x26, UcWriteMiddle = 0x27,
     UcWriteLast = 0x28, UcWriteLastImm = 0x29, UcWriteOnly = 0x2a, UcWriteOnlyImm = 0x2b,
@@ -178,7 +183,7 @@ opcodes! {
     XrcReadRequest = 0xac, XrcReadResponseFirst = 0xad, XrcReadResponseMiddle = 0xae,
     XrcReadResponseLast = 0xaf, XrcReadResponseOnly = 0xb0, XrcAcknowledge = 0xb1,
     XrcAtomicAcknowledge = 0xb2, XrcCmpSwap = 0xb3, XrcFetchAdd = 0xb4, XrcSendLastInv = 0xb6,
-    XrcSendOnlyInv = 0xb7, XrcAtomicWrite = 0xbd,
+    XrcSendOnlyInv = 0xb7, XrcFlush = 0xbc, XrcAtomicWrite = 0xbd,
 }
 
 impl Operation {
@@ -242,7 +247,12 @@ impl Operation {
     pub const fn has_reth(self) -> bool {
         matches!(
             self,
-            Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImm | Self::ReadRequest | Self::AtomicWrite
+            Self::WriteFirst
+                | Self::WriteOnly
+                | Self::WriteOnlyImm
+                | Self::ReadRequest
+                | Self::AtomicWrite
+                | Self::Flush
         )
     }
 
@@ -304,6 +314,7 @@ impl Opcode {
                 matches!(service, Service::Ud) || (matches!(service, Service::Rd) && !operation.is_response())
             }
             ExtHeader::Xrceth => matches!(service, Service::Xrc) && !operation.is_response(),
+            ExtHeader::Feth => matches!(operation, Operation::Flush),
             ExtHeader::Reth => operation.has_reth(),
             ExtHeader::AtomicEth => operation.is_atomic(),
             ExtHeader::Aeth => operation.has_aeth(),

@@ -37,7 +37,7 @@ fn opcode_services_x_2() {
     assert_eq!(of(0x81), Ok((Service::Cnp, None)));
     assert_eq!(of(0xb4), Ok((Service::Xrc, Some(Operation::FetchAdd))));
     for byte in [
-        0x15, 0x18, 0x1c, 0x1e, 0x2c, 0x36, 0x3d, 0x56, 0x5d, 0x60, 0x63, 0x66, 0x7d, 0x80, 0xb5, 0xb8, 0xff,
+        0x15, 0x18, 0x1b, 0x1e, 0x2c, 0x36, 0x3d, 0x56, 0x5d, 0x60, 0x63, 0x66, 0x7d, 0x80, 0xb5, 0xb8, 0xff,
     ] {
         assert_eq!(of(byte), Err(WireError::UnknownOpcode(byte)));
     }
@@ -52,7 +52,7 @@ fn opcode_services_x_2() {
         let expected = usize::from(opcode != Opcode::Cnp);
         assert_eq!(classes.iter().filter(|&&yes| yes).count(), expected, "{opcode}");
     }
-    assert_eq!(Opcode::ALL.len(), 24 + 12 + 22 + 2 + 1 + 24);
+    assert_eq!(Opcode::ALL.len(), 25 + 12 + 22 + 2 + 1 + 25);
 }
 
 /// Extended headers as IBA vol1 table 38 and annex A14 list them.
@@ -77,6 +77,8 @@ fn opcode_headers() {
         (Opcode::RcCmpSwap, &[AtomicEth]),
         (Opcode::RcAtomicWrite, &[Reth]),
         (Opcode::XrcAtomicWrite, &[Xrceth, Reth]),
+        (Opcode::RcFlush, &[Feth, Reth]),
+        (Opcode::XrcFlush, &[Xrceth, Feth, Reth]),
         (Opcode::UcWriteOnly, &[Reth]),
         (Opcode::RdSendOnlyImm, &[Rdeth, Deth, ImmDt]),
         (Opcode::RdWriteOnlyImm, &[Rdeth, Deth, Reth, ImmDt]),

@@ -32,7 +32,7 @@ pub use base::doorbell::Doorbells;
 pub use base::error::{AdminError, BadCompletion, DriverError, PostError};
 pub use base::push::{PushSlot, PushSlots};
 pub use base::work::{
-    BadWr, MwBind, Opcodes, PlainWr, RecvWr, RegMr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData,
+    BadWr, Flush, MwBind, Opcodes, PlainWr, RecvWr, RegMr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData,
 };
 pub use function::bring_up::{Function, FunctionInfo, OpenOptions};
 pub use function::device_memory::dm_iova;

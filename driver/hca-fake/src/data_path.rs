@@ -2,8 +2,8 @@
 
 use hca_abi::{
     Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, KeyTable, MAX_LOG_KEYS, Mpt, QpState, Qpc,
-    RqWqeCtrl, Service, Sge, SqWqeAtomic, SqWqeCtrl, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
-    wc_flag, wqe_index,
+    RqWqeCtrl, Service, Sge, SqWqeAtomic, SqWqeCtrl, SqWqeFlush, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode,
+    access, wc_flag, wqe_index,
 };
 use hca_fw_core::line_of;
 
@@ -27,6 +27,8 @@ struct SendWqe {
     datagram: Option<SqWqeUdCtrl>,
     /// Of an atomic.
     operands: Option<SqWqeAtomic>,
+    /// Of a FLUSH.
+    flush: SqWqeFlush,
     payload: Vec<u8>,
     sges: Vec<Sge>,
 }
@@ -136,6 +138,7 @@ impl Card {
             Ok(WrOpcode::AtomicCmpAndSwp) => WcOpcode::CompSwap,
             Ok(WrOpcode::AtomicFetchAndAdd) => WcOpcode::FetchAdd,
             Ok(WrOpcode::AtomicWrite) => WcOpcode::AtomicWrite,
+            Ok(WrOpcode::Flush) => WcOpcode::Flush,
             _ => WcOpcode::Send,
         };
         cqe.set_opcode(opcode.into());
@@ -172,6 +175,7 @@ impl Card {
             self.violation(format!("QP {qpn:#x}: send WQE {index:#x} is garbage: {ctrl:?}"));
             return Err(WcStatus::LocQpOpErr);
         }
+        let flush = SqWqeFlush::read_from(&bytes[SqWqeCtrl::BYTES..]).unwrap_or_default();
         let datagram = is_datagram(qpc).then(|| SqWqeUdCtrl::read_from(&bytes).unwrap_or_default());
         let data = &bytes[header_bytes..][..data_bytes];
         if ctrl.inline_data() {
@@ -179,6 +183,7 @@ impl Card {
                 ctrl,
                 datagram,
                 operands,
+                flush,
                 payload: data.to_vec(),
                 sges: Vec::new(),
             });
@@ -194,6 +199,7 @@ impl Card {
             ctrl,
             datagram,
             operands,
+            flush,
             payload: Vec::new(),
             sges,
         })
@@ -260,6 +266,19 @@ impl Card {
                 }
                 let right = remote(access::REMOTE_WRITE);
                 self.access(&right, wqe.ctrl.rkey(), va, &mut data, true)?;
+            }
+            WrOpcode::Flush => {
+                let how = wqe.flush;
+                if how.placement() != 1 {
+                    return Err(WcStatus::RemAccessErr);
+                }
+                // Whatever was written is there; whether the peer may ask, of the range or of the region.
+                let (va, len) = match how.selectivity() {
+                    0 => (va, how.length().max(1) as usize),
+                    _ => (self.key_row(wqe.ctrl.rkey() >> 8).start(), 1),
+                };
+                let right = remote(access::FLUSH_GLOBAL);
+                self.access(&right, wqe.ctrl.rkey(), va, &mut vec![0; len], false)?;
             }
             WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => {
                 let mut data = self.gather(qpc, wqe)?;

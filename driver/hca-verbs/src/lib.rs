@@ -109,7 +109,7 @@ pub use hca_abi::{
     WcOpcode, WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
-    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, Opcodes,
+    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, Flush, MwBind, Opcodes,
     OpenOptions, PlainWr, PostError, RecvWr, RegMr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use objects::ah::Ah;

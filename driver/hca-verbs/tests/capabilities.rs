@@ -67,6 +67,15 @@ fn operations() -> Vec<(&'static str, SendOp)> {
             },
         ),
         ("ATOMIC WRITE", SendOp::AtomicWrite { remote_addr, rkey }),
+        (
+            "FLUSH",
+            SendOp::Flush(Flush {
+                remote_addr,
+                rkey,
+                placement: Flush::GLOBAL,
+                ..Flush::default()
+            }),
+        ),
         ("bind a window", SendOp::BindMw(bind)),
         ("fast registration", SendOp::RegMr(RegMr::default())),
         (

@@ -75,6 +75,7 @@ impl Control {
                 | device_cap::MEM_WINDOW
                 | device_cap::MEM_MGT_EXTENSIONS
                 | device_cap::MEM_WINDOW_TYPE_2B
+                | device_cap::FLUSH_GLOBAL
                 | device_cap::ATOMIC_WRITE,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));

@@ -1,10 +1,16 @@
 // Part of hca_rx_pkg: what hca_atomic is asked, and what it answers.
 
+  // Low bits of a FETH: the others are reserved.
+  typedef struct packed {
+    logic [1:0] sel;        // selectivity level: 0 a range, 1 the region
+    logic [3:0] plt;        // placement type: bit 0 global visibility, bit 1 persistence
+  } feth_low_t;
+
   typedef struct packed {
     logic [7:0]  func;
     logic [63:3] addr;      // bus address
     logic        cas;       // compare and swap, not fetch and add
-    logic        stores;    // swap_add, whatever is there
+    logic        stores;    // swap_add, whatever is there; with cas: FLUSH, nothing is stored
     logic [63:0] swap_add;
     logic [63:0] compare;
   } at_op_t;

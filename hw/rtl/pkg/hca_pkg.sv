@@ -171,7 +171,7 @@ package hca_pkg;
     logic [63:0]    reth_va;
     logic [31:0]    reth_rkey;
     logic [31:0]    reth_bytes;
-    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original value; ATOMIC WRITE: its data
+    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
     logic [63:0]    compare;      // AtomicETH
     logic [7:0]     aeth_syndrome;
     logic [23:0]    aeth_msn;
@@ -300,7 +300,7 @@ package hca_pkg;
     logic [63:0]       reth_va;
     logic [31:0]       reth_rkey;
     logic [31:0]       reth_bytes;
-    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original value; ATOMIC WRITE: its data
+    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
     logic [63:0]       compare;        // AtomicETH
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
@@ -345,13 +345,13 @@ package hca_pkg;
   } cqe_job_t;
 
   // Acknowledge or response job for the response scheduler. An atomic's operands are in it on the way to hca_atomic:
-  // va what to swap in or to add, {rkey, len_bytes} what to compare with. Behind it va is the original value.
+  // va what to swap in or to add (FLUSH: its FETH), {rkey, len_bytes} what to compare with. Behind it va is the original value.
   typedef struct packed {
     logic           valid;
     logic           read;       // 0: ACK/NAK with syndrome; 1: READ response, or an atomic's
     logic           atomic;     // read only: an atomic's. Syndrome of a NAK: memory could not be read
     logic           cas;        // atomic only: compare and swap, not fetch and add
-    logic           stores;     // atomic only: ATOMIC WRITE; its answer is a READ response without data
+    logic           stores;     // atomic only: ATOMIC WRITE, with cas FLUSH; its answer is a READ response without data
     logic           again;      // atomic only: it was executed before, its result is in store
     logic           aside;      // read only: of a QP with selective repeat, and asked for again
     logic [QpW-1:0] qpn;

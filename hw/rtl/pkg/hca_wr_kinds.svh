@@ -6,7 +6,7 @@
 
   // The peer answers with a READ response, or with a value: it counts as one of max_rd_atomic.
   function automatic logic is_answered(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpRdmaRead || wr_opcode == WrOpAtomicWrite || is_atomic(wr_opcode);
+    return wr_opcode inside {WrOpRdmaRead, WrOpAtomicWrite, WrOpFlush} || is_atomic(wr_opcode);
   endfunction
 
   // A send WQE takes a receive WQE of the peer.

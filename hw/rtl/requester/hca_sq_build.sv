@@ -17,7 +17,7 @@ module hca_sq_build
   input  logic [12:0]    piece_i,
   input  logic           seg_last_i,
   input  logic [AvSlotW-1:0] av_slot_i,  // of a datagram
-  input  beat_t          block_i,     // first block of the WQE, of an atomic or an ATOMIC WRITE
+  input  beat_t          block_i,     // first block of the WQE, of an atomic, an ATOMIC WRITE or a FLUSH
   output omt_wr_t        omt_o,
   output txp_t           txp_o,
   output seg_t           seg_o,
@@ -29,13 +29,15 @@ module hca_sq_build
   logic [7:0] only, last;
   logic [31:0] few_bytes, read_bytes;
   sq_wqe_atomic_t operands;
+  sq_wqe_flush_t  flush;
 
-  assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i, block_i};
+  assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i, block_i, flush};
   assign datagram = qpc_i.service == ServiceUd;
   assign only     = datagram ? BthUdSendOnly : is_write ? BthRcWriteOnly : BthRcSendOnly;
   assign last     = is_write ? BthRcWriteLast : BthRcSendLast;
   assign is_read  = is_answered(hdr_i.opcode);
   assign operands = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_atomic_t)];
+  assign flush    = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_flush_t)];
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
   assign alone    = qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite;
   assign with_inv = hdr_i.opcode == WrOpSendWithInv;
@@ -85,6 +87,10 @@ module hca_sq_build
     end else if (hdr_i.opcode == WrOpAtomicWrite) begin
       txp_o.opcode   = BthRcAtomicWrite;
       txp_o.swap_add = block_i[8*SqWqeCtrlBytes +: 64];
+    end else if (hdr_i.opcode == WrOpFlush) begin
+      txp_o.opcode     = BthRcFlush;
+      txp_o.reth_bytes = flush.length;
+      txp_o.swap_add   = 64'({flush.selectivity, flush.placement});
     end else if (is_read) txp_o.opcode = BthRcReadRequest;
     else if (alone) txp_o.opcode = BthRcWriteOnly;
     else if (pkt_i.first && pkt_i.last) txp_o.opcode = with_inv ? 8'(BthRcSendOnlyInv) : only + 8'(with_imm);

@@ -53,6 +53,7 @@ module hca_sq_check
         if (!answers || hdr_i.inline_data || hdr_i.num_sge != 8'd1) malformed_o = 1'b1;
       end
       WrOpAtomicWrite: if (!answers || !hdr_i.inline_data || hdr_i.num_sge != '0) malformed_o = 1'b1;
+      WrOpFlush: if (!answers || hdr_i.inline_data || hdr_i.num_sge != '0 || hdr_i.length != '0) malformed_o = 1'b1;
       default: malformed_o = 1'b1;
     endcase
   end

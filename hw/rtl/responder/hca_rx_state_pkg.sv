@@ -64,6 +64,7 @@ package hca_rx_state_pkg;
       WrOpAtomicCmpAndSwp:                 return WcOpCompSwap;
       WrOpAtomicFetchAndAdd:               return WcOpFetchAdd;
       WrOpAtomicWrite:                     return WcOpAtomicWrite;
+      WrOpFlush:                           return WcOpFlush;
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: return WcOpRdmaWrite;
       WrOpBindMw:                          return WcOpBindMw;
       WrOpLocalInv:                        return WcOpLocalInv;

@@ -213,6 +213,7 @@ module hca_rx_parse
   function automatic rxd_t fields(rxd_t base, logic [8*WinBytes-1:0] w, ext_t ext);
     rxd_t d;
     logic unused_bits;
+    logic [127:0] reth;
     unused_bits = ^{w, ext};
     d           = base;
     d.opcode    = w[7:0];
@@ -229,16 +230,18 @@ module hca_rx_parse
     if (ext.deth && d.dest_qpn == 24'(QpnMulticast)) d.kind = RxdMulticast;
     d.ack_req   = w[8*8+7];
     d.psn       = swap24(w[8*9 +: 24]);
+    reth        = ext.feth ? w[ExtOffset + 32 +: 128] : w[ExtOffset +: 128];
     if (ext.reth || ext.atomic) begin
-      d.reth_va    = swap64(w[ExtOffset +: 64]);
-      d.reth_rkey  = swap32(w[ExtOffset + 64 +: 32]);
-      d.reth_bytes = ext.reth ? swap32(w[ExtOffset + 96 +: 32]) : 32'd8;
+      d.reth_va    = swap64(reth[63:0]);
+      d.reth_rkey  = swap32(reth[95:64]);
+      d.reth_bytes = ext.reth ? swap32(reth[127:96]) : 32'd8;
     end
     if (ext.atomic) begin
       d.swap_add = swap64(w[ExtOffset + 96 +: 64]);
       d.compare  = swap64(w[ExtOffset + 160 +: 64]);
     end
     if (ext.atomic_ack) d.swap_add = swap64(w[ExtOffset + 32 +: 64]);
+    if (ext.feth) d.swap_add = 64'(w[ExtOffset + 24 +: 8]);
     if (ext.data8) d.swap_add = w[ExtOffset + 128 +: 64];
     if (ext.aeth) begin
       d.aeth_syndrome = w[ExtOffset +: 8];

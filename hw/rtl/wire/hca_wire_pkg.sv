@@ -76,11 +76,12 @@ package hca_wire_pkg;
     logic [15:0] l4;
   } frame_sums_t;
 
-  // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, RETH, AETH, atomics, ImmDt or IETH. The 8
+  // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, FETH, RETH, AETH, atomics, ImmDt or IETH. The 8
   // bytes of an ATOMIC WRITE, which have one length and one place, leave as a header; at the receiver they are payload.
   typedef struct packed {
     logic deth;
     logic xrc;
+    logic feth;
     logic reth;
     logic data8;  // of an ATOMIC WRITE
     logic aeth;
@@ -108,6 +109,10 @@ package hca_wire_pkg;
           ext.atomic_ack = 1'b1;
         end
         5'h13, 5'h14: ext.atomic = 1'b1;
+        5'h1c: begin
+          ext.feth = 1'b1;
+          ext.reth = 1'b1;
+        end
         5'h1d: begin
           ext.reth  = 1'b1;
           ext.data8 = 1'b1;
@@ -126,7 +131,7 @@ package hca_wire_pkg;
   // Opcodes whose headers this card can parse.
   function automatic logic opcode_known(logic [7:0] opcode);
     case (opcode[7:5])
-      3'd0, 3'd5: return (opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15) || opcode[4:0] == 5'h1d;
+      3'd0, 3'd5: return (opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15) || opcode[4:0] inside {5'h1c, 5'h1d};
       3'd1:    return opcode[4:0] <= 5'h0b;
       3'd3:    return opcode[4:1] == 4'h2;
       3'd4:    return opcode == 8'(BthCnp);
@@ -137,7 +142,8 @@ package hca_wire_pkg;
   function automatic logic [5:0] ext_bytes(ext_t ext);
     return (ext.deth ? 6'd8 : 6'd0) + (ext.reth ? 6'd16 : 6'd0) + (ext.aeth ? 6'd4 : 6'd0) +
            (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0) +
-           (ext.xrc ? 6'(XrcethBytes) : 6'd0) + (ext.cnp ? 6'd16 : 6'd0) + (ext.data8 ? 6'd8 : 6'd0);
+           (ext.xrc ? 6'(XrcethBytes) : 6'd0) + (ext.cnp ? 6'd16 : 6'd0) + (ext.data8 ? 6'd8 : 6'd0) +
+           (ext.feth ? 6'd4 : 6'd0);
   endfunction
 
   function automatic logic l3_is_ib(l3_e l3);

@@ -2,7 +2,7 @@
 
 use hca_abi::{
     MAX_PAGE_SHIFT, MAX_SGE, MIN_PAGE_SHIFT, Mpt, Qpc, RqWqeCtrl, Service, SqWqeAtomic, SqWqeBind, SqWqeCtrl,
-    SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
+    SqWqeFlush, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
 };
 use hca_model::{Atomic, BadReceive, Destination, Op, RecvRequest, Refusal, SendFlags, SendRequest, Sge};
 
@@ -75,9 +75,12 @@ fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
                 add: operands.compare_add(),
             },
         },
-        WrOpcode::LocalInv | WrOpcode::BindMw | WrOpcode::RegMr | WrOpcode::Tso | WrOpcode::AtomicWrite => {
-            return None;
-        }
+        WrOpcode::LocalInv
+        | WrOpcode::BindMw
+        | WrOpcode::RegMr
+        | WrOpcode::Tso
+        | WrOpcode::AtomicWrite
+        | WrOpcode::Flush => return None,
     })
 }
 
@@ -115,6 +118,25 @@ fn atomic_write(service: Service, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<Send
             value: bytes.get(SqWqeCtrl::BYTES..)?.get(..8)?.try_into().ok()?,
         },
         _ => Op::Broken(WcStatus::LocLenErr),
+    };
+    let mut request = SendRequest::new(0, op, Vec::new());
+    request.remote_srqn = ctrl.remote_srqn();
+    Some(SendWqe::Request(Box::new(request)))
+}
+
+/// It has no data, and says behind the header what it is to reach.
+fn flush(service: Service, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<SendWqe> {
+    let is_bare = !ctrl.inline_data() && ctrl.num_sge() == 0 && ctrl.length() == 0;
+    if !matches!(service, Service::Rc | Service::Xrc) || !is_bare {
+        return None;
+    }
+    let how = SqWqeFlush::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?;
+    let op = Op::Flush {
+        va: ctrl.remote_addr(),
+        rkey: ctrl.rkey(),
+        len: how.length(),
+        placement: how.placement(),
+        selectivity: how.selectivity(),
     };
     let mut request = SendRequest::new(0, op, Vec::new());
     request.remote_srqn = ctrl.remote_srqn();
@@ -175,6 +197,9 @@ impl Body {
         }
         if opcode == WrOpcode::AtomicWrite {
             return atomic_write(service, ctrl, bytes);
+        }
+        if opcode == WrOpcode::Flush {
+            return flush(service, ctrl, bytes);
         }
         let op = op_of(ctrl, &operands).filter(|op| is_allowed(service, *op, ctrl))?;
         let mut request = SendRequest::new(0, op, Vec::new());

@@ -67,6 +67,19 @@ pub enum Op {
         /// The bytes.
         value: [u8; 8],
     },
+    /// What was written before can be seen by everybody; answered like a READ of nothing (annex A19).
+    Flush {
+        /// Address at the peer.
+        va: u64,
+        /// Key of the peer.
+        rkey: u32,
+        /// Bytes from there on.
+        len: u32,
+        /// Placement type: bit 0 global visibility, bit 1 persistence.
+        placement: u8,
+        /// Selectivity level: 0 these bytes, 1 the whole region.
+        selectivity: u8,
+    },
     /// What cannot be read: completes with this in its turn.
     Broken(WcStatus),
 }
@@ -78,11 +91,11 @@ impl Op {
         invalidate: None,
     };
 
-    /// READ, atomic or ATOMIC WRITE: answered by a response, and it counts for `max_rd_atomic` (OP-23).
+    /// READ, atomic, ATOMIC WRITE or FLUSH: answered by a response, and it counts for `max_rd_atomic` (OP-23).
     pub const fn fetches(self) -> bool {
         matches!(
             self,
-            Self::Read { .. } | Self::Atomic { .. } | Self::AtomicWrite { .. }
+            Self::Read { .. } | Self::Atomic { .. } | Self::AtomicWrite { .. } | Self::Flush { .. }
         )
     }
 
@@ -101,6 +114,7 @@ impl Op {
                 ..
             } => WcOpcode::FetchAdd,
             Self::AtomicWrite { .. } => WcOpcode::AtomicWrite,
+            Self::Flush { .. } => WcOpcode::Flush,
         }
     }
 }

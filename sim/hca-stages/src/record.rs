@@ -94,6 +94,7 @@ impl WorkRecord {
             WrOpcode::AtomicCmpAndSwp,
             WrOpcode::AtomicFetchAndAdd,
             WrOpcode::AtomicWrite,
+            WrOpcode::Flush,
         ];
         answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }

@@ -19,7 +19,8 @@ WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
 IMM_OPS = (WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE_WITH_IMM)
 ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14}
 ATOMIC_WRITE = {WrOpcode.ATOMIC_WRITE: 0x1D}
-ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS, *ATOMIC_WRITE)   # by a response, counted by max_rd_atomic
+FLUSH = {WrOpcode.FLUSH: 0x1C}
+ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS, *ATOMIC_WRITE, *FLUSH)   # by a response, counted by max_rd_atomic
 
 
 @dataclass
@@ -35,7 +36,8 @@ class Wqe:
     imm: int = 0
     remote_addr: int = 0
     rkey: int = 0
-    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap; of an ATOMIC WRITE its data first
+    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap; of an ATOMIC WRITE its data first; of a
+                                              # FLUSH length, placement type, selectivity level
     raw: dict = field(default_factory=dict)
     error: WcStatus = None                    # status the requester must report
     first_psn: int = None
@@ -65,7 +67,7 @@ class Wqe:
 
     def behind(self):
         """What stands between header and entries."""
-        if self.opcode not in (*ATOMICS, *ATOMIC_WRITE):
+        if self.opcode not in (*ATOMICS, *ATOMIC_WRITE, *FLUSH):
             return b""
         first, second = self.operands
         return struct("sq_wqe_atomic_t").pack(compare_add=first, swap=second).to_bytes(16, "little")
@@ -156,7 +158,7 @@ def expected_packet(qp, pos, retx):
     size = 0 if read else min(left, qp.mtu)
     first, last = offset == 0, read or left <= qp.mtu
     if read:
-        opcode = (ATOMICS | ATOMIC_WRITE).get(wqe.opcode, 0x0C)
+        opcode = (ATOMICS | ATOMIC_WRITE | FLUSH).get(wqe.opcode, 0x0C)
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
@@ -177,6 +179,8 @@ def expected_packet(qp, pos, retx):
         fields.update(compare=0, swap_add=wqe.operands[0])
     if wqe.opcode in ATOMIC_WRITE:
         fields.update(swap_add=wqe.operands[0])
+    if wqe.opcode in FLUSH:
+        fields.update(reth_bytes=wqe.operands[0] & 0xFFFFFFFF, swap_add=wqe.operands[0] >> 32 & 0x3F)
     if last and wqe.opcode in IMM_OPS:
         fields["imm"] = wqe.imm
     segments = []

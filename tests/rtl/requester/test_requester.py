@@ -10,7 +10,7 @@ import cocotb
 import pytest
 from common import simulate, struct
 from hca_abi import QpState, Service, WcStatus, WrOpcode
-from sq_bench import ANSWERED, ATOMIC_WRITE, ATOMICS, Qp, SqBench, Wqe
+from sq_bench import ANSWERED, ATOMIC_WRITE, ATOMICS, FLUSH, Qp, SqBench, Wqe
 
 UC_OPS = [WrOpcode.SEND, WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM]
 OPS = [*UC_OPS, *ANSWERED]
@@ -38,6 +38,8 @@ def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
         wqe.sges = [(rng.getrandbits(48), 8, rng.getrandbits(32))]
     elif opcode in ATOMIC_WRITE:
         wqe.operands, wqe.inline = (rng.getrandbits(64), rng.getrandbits(64)), 8
+    elif opcode in FLUSH:
+        wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
     elif opcode != WrOpcode.RDMA_READ and rng.random() < 0.25:
         wqe.inline = rng.randint(0, qp.stride - 32)
     else:
@@ -244,6 +246,9 @@ async def bad_wqes(dut):
         (dict(raw=dict(wqe_index=77)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.TSO), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP), WcStatus.LOC_LEN_ERR),
+        (dict(opcode=WrOpcode.FLUSH, sges=[(0, 8, 1)]), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.FLUSH, sges=[], raw=dict(length=8)), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.FLUSH, sges=[], raw=dict(inline_data=1)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(num_sge=2)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(num_sge=0)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(inline_data=1)), WcStatus.LOC_QP_OP_ERR),

@@ -20,7 +20,7 @@ class Qp:
     def __init__(self, qpn, **fields):
         self.qpn = qpn
         self.fields = dict(state=QpState.RTS, service=0, func=qpn & 3, pd=0x100 + qpn, pkey_index=0, path_mtu=1,
-                           remote_write=1, remote_read=1, remote_atomic=1,
+                           remote_write=1, remote_read=1, remote_atomic=1, flush_global=1,
                            dest_qpn=0x55, sq_base=(qpn + 1) << 32, sq_log_size=6,
                            rq_base=(qpn + 1) << 40, rq_log_size=6, send_cqn=qpn + 1, recv_cqn=qpn + 2,
                            timeout=0, retry_cnt=7, rnr_retry=7, min_rnr_timer=12, max_dest_rd_atomic=4,

@@ -240,7 +240,9 @@ async def length_rules(dut):
                   [(Op.RC_FETCH_ADD, 4, dict(reth_va=8))], [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004, reth_bytes=8))],
                   [(Op.RC_ATOMIC_WRITE, 8, dict(reth_va=0x1004, reth_bytes=8))], [(Op.RC_ATOMIC_WRITE, 8, reth(7))],
                   [(Op.RC_ATOMIC_WRITE, 4, reth(8))], [(Op.RC_ATOMIC_WRITE, 16, reth(16))],
-                  [(Op.RC_ATOMIC_WRITE, 0, reth(8))]):
+                  [(Op.RC_ATOMIC_WRITE, 0, reth(8))],
+                  [(Op.RC_FLUSH, 4, dict(swap_add=1))],
+                  *([(Op.RC_FLUSH, 0, dict(swap_add=feth))] for feth in (0, 4, 7, 8, 0x10, 0x21, 0x31))):
         await expect_fatal(dut, words, 0x61, bad, EPSN + len(words) - 1)
 
 
@@ -253,6 +255,10 @@ async def qp_rights(dut):
     for op in (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD):
         await expect_fatal(dut, [(op, 0, dict(reth_bytes=8, reth_va=64))], 0x62, bad, remote_atomic=0)
     await expect_fatal(dut, [(Op.RC_ATOMIC_WRITE, 8, dict(reth_bytes=8, reth_va=64))], 0x62, bad, remote_write=0)
+    for feth in (1, 0x11):
+        await expect_fatal(dut, [(Op.RC_FLUSH, 0, dict(swap_add=feth))], 0x62, bad, flush_global=0)
+    for feth in (2, 3, 0x12):    # persistence is nobody's
+        await expect_fatal(dut, [(Op.RC_FLUSH, 0, dict(swap_add=feth))], 0x62, bad)
 
 
 @cocotb.test()

@@ -75,10 +75,19 @@ class Model:
         self.results = Sink(self.bench, "result", rate=rates[1])
         self.memory = Memory(self.bench, rate=rates[3], **memory)
         self.writes = Sink(self.bench, "wr", rate=rates[2], on_word=self.memory.write)
-        self.truth, self.wanted, self.writing = {}, [], 0
+        self.truth, self.wanted, self.writing, self.flushes = {}, [], 0, 0
         self.under_way = []      # of those accepted, without a result yet
         self.ops.on_accept = lambda word: self.under_way.append(OP.unpack(word))
         self.results.on_word = lambda word: self.under_way.pop(0)
+
+    def flush(self, func, addr):
+        """A read of what all before it have left, and no more."""
+        key = func, addr
+        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=1, stores=1, swap_add=self.rng.getrandbits(64),
+                             compare=self.memory.word(func, addr)))
+        bad = key in self.memory.bad
+        self.wanted.append((1, None) if bad else (0, self.truth.get(key, self.memory.word(func, addr))))
+        self.flushes += 1
 
     def put(self, func, addr, cas=None, swap_add=None):
         """Compare and swap with a right or a wrong value, or add, or store."""
@@ -121,7 +130,8 @@ async def results(dut, rates, places):
     if places > 1:
         model.memory.bad.update(spots[1::7])
     for _ in range(800):
-        model.put(*model.rng.choice(spots))
+        do = model.flush if model.rng.random() < 0.1 else model.put
+        do(*model.rng.choice(spots))
     await model.finish()
 
 
@@ -135,6 +145,27 @@ async def a_hot_word(dut):
     await model.finish()
     span = model.results.when[-1] - model.results.when[0]
     assert span <= 2 * 600 and model.memory.reads == 1, (span, model.memory.reads)
+
+
+@cocotb.test()
+async def flushes(dut):
+    """Each reads, whatever is under way at its address, and only when all before it have written; as many at a time as
+    the port has; nobody behind one takes its value, or waits for more than its read to begin."""
+    model = Model(dut, 9, latency=(125, 125))
+    await model.bench.start()
+    for n in range(400):
+        model.flush(0, 4096 + 8 * (n % 3))
+    await model.finish()
+    span = model.results.when[-1] - model.results.when[0]
+    assert model.memory.reads == 400 and model.memory.most == 16 and span < 400 * 130 / 16
+    for n in range(60):
+        model.put(0, 4096, cas=False)
+        model.flush(0, 4096 if n % 2 else 1 << 20)
+    before = model.memory.reads
+    await model.finish()
+    assert model.memory.reads - before >= model.flushes - 400
+    model.writes.got.clear()
+    assert not model.bench.get("hold_o")
 
 
 @cocotb.test()

@@ -9,11 +9,11 @@ ROCE_PORT = 4791
 # Extended headers by BTH opcode.
 EXT = {0x03: "i", 0x05: "i", 0x06: "r", 0x09: "i", 0x0A: "r", 0x0B: "ri", 0x0C: "r", 0x0D: "a", 0x0F: "a",
        0x10: "a", 0x11: "a", 0x12: "aA", 0x13: "t", 0x14: "t", 0x16: "i", 0x17: "i",
-       0x1D: "rw"}
-KNOWN = {service << 5 | op for service in (RC, XRC) for op in (*range(0x18), 0x1D) if op != 0x15} \
+       0x1C: "fr", 0x1D: "rw"}
+KNOWN = {service << 5 | op for service in (RC, XRC) for op in (*range(0x18), 0x1C, 0x1D) if op != 0x15} \
     | {0x20 + op for op in range(0x0C)} | {0x64, 0x65}
 CNP = 0x81
-SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4, "n": 16, "w": 8}
+SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4, "n": 16, "w": 8, "f": 4}
 
 
 def ext_of(opcode):
@@ -100,6 +100,8 @@ def transport(p):
             out += bytes(16)
         elif letter == "w":    # data, not a number: as it is in memory
             out += pk.pack("<Q", p["swap_add"])
+        elif letter == "f":
+            out += pk.pack(">I", p["swap_add"] & 0xFF)
         else:
             out += pk.pack(">Q", p["swap_add"])
     return out
@@ -199,6 +201,8 @@ def parse(frame, ib):
                 d["kind"] = AGENT
         elif letter == "i":
             d["imm"] = int.from_bytes(chunk, "little")
+        elif letter == "f":
+            d["swap_add"] = chunk[3]
         elif letter == "w":
             d["swap_add"] = int.from_bytes(chunk, "little")
     payload = packet[at:len(packet) - 4 - (flags >> 4 & 3)]

@@ -50,12 +50,19 @@ pub(crate) enum Kind {
     },
     /// ATOMIC WRITE.
     Store(u64),
+    /// Of its word, or of all of them.
+    Flush {
+        whole: bool,
+    },
 }
 
 impl Kind {
-    /// Changes a word of the peer; all but an ATOMIC WRITE bring what it was.
+    /// Is of a word of the peer; FETCH AND ADD, COMPARE AND SWAP bring what it was.
     pub fn is_atomic(self) -> bool {
-        matches!(self, Self::FetchAdd(_) | Self::CmpSwap { .. } | Self::Store(_))
+        matches!(
+            self,
+            Self::FetchAdd(_) | Self::CmpSwap { .. } | Self::Store(_) | Self::Flush { .. }
+        )
     }
 
     /// Where its local buffers are.
@@ -391,14 +398,17 @@ fn draw_atomics(
                     hit: rng.percent(70),
                     swap: rng.below_u64(u64::MAX),
                 },
-                _ => Kind::Store(rng.below_u64(u64::MAX)),
+                8 => Kind::Store(rng.below_u64(u64::MAX)),
+                _ => Kind::Flush {
+                    whole: rng.percent(30),
+                },
             };
             let target = &mut areas[end][Area::Target as usize];
             let message = Message {
                 kind,
-                len: 8,
+                len: if matches!(kind, Kind::Flush { .. }) { 0 } else { 8 },
                 local: match kind {
-                    Kind::Store(_) => Vec::new(),
+                    Kind::Store(_) | Kind::Flush { .. } => Vec::new(),
                     _ => vec![target.piece(rng, 8)],
                 },
                 remote: Piece {
@@ -493,7 +503,9 @@ fn draw_message(rng: &mut Rng, mtu_bytes: u32, end: usize, areas: &mut [[AreaAll
                 areas[peer][target].pieces(rng, len + slack),
             )
         }
-        Kind::FetchAdd(_) | Kind::CmpSwap { .. } | Kind::Store(_) => unreachable!("not drawn here"),
+        Kind::FetchAdd(_) | Kind::CmpSwap { .. } | Kind::Store(_) | Kind::Flush { .. } => {
+            unreachable!("not drawn here")
+        }
     };
     let solicited = !matches!(kind, Kind::Write | Kind::Read) && rng.percent(30);
     let fence = rng.percent(20);
@@ -590,6 +602,11 @@ mod tests {
         let kind = |is: &dyn Fn(Kind) -> bool| messages().any(|end| end.messages.iter().any(|m| is(m.kind)));
         assert!(kind(&|kind| matches!(kind, Kind::FetchAdd(_))));
         assert!(kind(&|kind| matches!(kind, Kind::Store(_))));
+        assert!(
+            [false, true]
+                .iter()
+                .all(|wanted| kind(&|kind| kind == Kind::Flush { whole: *wanted }))
+        );
         assert!(
             [false, true]
                 .iter()

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use hca_abi::MAX_SGE;
 use hca_link::LinkKind;
 use hca_verbs::{
-    Access, ConnectOptions, EventKind, Mr, Mtu, PageSize, QpAttr, QpAttrMask, QpCap, RawQp, RecvWr,
+    Access, ConnectOptions, EventKind, Flush, Mr, Mtu, PageSize, QpAttr, QpAttrMask, QpCap, RawQp, RecvWr,
     SendFlags, SendOp, SendWr, Sge, WcOpcode, WcStatus, WorkCompletion, WrData, wc_flag,
 };
 
@@ -479,7 +479,8 @@ fn register(
         )?,
     ];
     if end.words_bytes != 0 {
-        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let rights =
+            Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
         areas.push(area(starts[2], end.words_bytes, rights)?);
     }
     Ok(areas)
@@ -572,6 +573,16 @@ fn operation(message: &Message, peer: &EndRun, found: u64) -> SendOp {
             let (remote_addr, rkey) = at(Area::Words);
             SendOp::AtomicWrite { remote_addr, rkey }
         }
+        Kind::Flush { whole } => {
+            let (remote_addr, rkey) = at(Area::Words);
+            SendOp::Flush(Flush {
+                remote_addr,
+                rkey,
+                length: message.remote.len,
+                placement: Flush::GLOBAL,
+                whole_region: whole,
+            })
+        }
     }
 }
 
@@ -583,6 +594,7 @@ fn judge_send(here: &str, message: &Message, wc: &WorkCompletion) -> Result<(), 
         Kind::FetchAdd(_) => WcOpcode::FetchAdd,
         Kind::CmpSwap { .. } => WcOpcode::CompSwap,
         Kind::Store(_) => WcOpcode::AtomicWrite,
+        Kind::Flush { .. } => WcOpcode::Flush,
     };
     if wc.opcode != opcode {
         return Err(wrong(format!(

@@ -10,8 +10,8 @@ use common::xrc::Bench;
 use common::{BASES, BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE};
 use hca_system_tests::{Dev, Place, RigConfig, Rng, path};
 use hca_verbs::{
-    Access, ConnectOptions, Error, EventKind, Mtu, MwBind, MwType, QpState, RawQp, RecvWr, SendFlags, SendOp,
-    SendWr, Service, WcOpcode, WcStatus, WorkCompletion, WrData,
+    Access, ConnectOptions, Error, EventKind, Flush, Mtu, MwBind, MwType, QpState, RawQp, RecvWr, SendFlags,
+    SendOp, SendWr, Service, WcOpcode, WcStatus, WorkCompletion, WrData,
 };
 
 /// Regions begin so many bytes before a multiple of 8.
@@ -153,7 +153,7 @@ fn atomics(bench: &mut Bench, remote_addr: u64, rkey: u32) {
     bench.check_memory();
 }
 
-fn operations(bench: &Bench) -> [SendOp; 5] {
+fn operations(bench: &Bench) -> [SendOp; 6] {
     let (remote_addr, rkey) = (bench.mrs[1].addr(), bench.mrs[1].rkey());
     [
         SendOp::Send,
@@ -165,12 +165,19 @@ fn operations(bench: &Bench) -> [SendOp; 5] {
             add: 1,
         },
         SendOp::AtomicWrite { remote_addr, rkey },
+        SendOp::Flush(Flush {
+            remote_addr,
+            rkey,
+            length: 8,
+            placement: Flush::GLOBAL,
+            whole_region: false,
+        }),
     ]
 }
 
 /// Every kind of request in the name of an SRQ that the target does not have ends the connection, and nothing else.
 fn refused(kind: hca_link::LinkKind, event: EventKind, name: impl Fn(&mut Bench) -> u32) {
-    for which in 0..5 {
+    for which in 0..6 {
         let mut bench = Bench::on(kind, 2, 1);
         let op = operations(&bench)[which];
         let number = name(&mut bench);

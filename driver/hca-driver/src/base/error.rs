@@ -224,6 +224,12 @@ pub enum PostError {
     /// An ATOMIC WRITE has its eight bytes in the WQE.
     #[error("an ATOMIC WRITE needs its data inline, and exactly 8 bytes of it")]
     BadAtomicWrite,
+    /// There are two placement types, and a FLUSH needs one of them at least.
+    #[error("a FLUSH of placement type {placement:#x}: 1 is global visibility, 2 persistence, 3 both")]
+    BadPlacement {
+        /// What it has.
+        placement: u8,
+    },
     /// Longer than any message.
     #[error("message of {length} bytes, at most 2147483648")]
     TooLong {

@@ -98,6 +98,9 @@ pub enum SendOp {
         /// R_Key at the responder.
         rkey: u32,
     },
+    /// What this queue has written before, and the peer has acknowledged or not, is visible there when this completes.
+    /// Without data.
+    Flush(Flush),
     /// Binds a memory window. Without data.
     BindMw(MwBind),
     /// Registers memory under a key that is free: fast registration. Without data.
@@ -108,6 +111,28 @@ pub enum SendOp {
         /// Its key.
         invalidate_rkey: u32,
     },
+}
+
+/// What a FLUSH is to reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flush {
+    /// Virtual address at the responder.
+    pub remote_addr: u64,
+    /// R_Key at the responder.
+    pub rkey: u32,
+    /// Bytes of the range.
+    pub length: u32,
+    /// Placement type: [`Flush::GLOBAL`], [`Flush::PERSISTENT`], or both.
+    pub placement: u8,
+    /// All of the region, wherever the range is.
+    pub whole_region: bool,
+}
+
+impl Flush {
+    /// Global visibility: whoever reads there finds what was written.
+    pub const GLOBAL: u8 = 1;
+    /// Persistence: what was written outlives a loss of power. Cards of this kind refuse it.
+    pub const PERSISTENT: u8 = 2;
 }
 
 /// What a key for fast registration is to be of.
@@ -157,6 +182,7 @@ impl SendOp {
             Self::AtomicCmpAndSwp { .. } => WrOpcode::AtomicCmpAndSwp,
             Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
             Self::AtomicWrite { .. } => WrOpcode::AtomicWrite,
+            Self::Flush(_) => WrOpcode::Flush,
             Self::BindMw(_) => WrOpcode::BindMw,
             Self::RegMr(_) => WrOpcode::RegMr,
             Self::LocalInv { .. } => WrOpcode::LocalInv,
@@ -165,7 +191,11 @@ impl SendOp {
 
     /// The peer answers with a response: not without acknowledges.
     pub(crate) fn is_answered(&self) -> bool {
-        self.is_atomic() || matches!(self, Self::RdmaRead { .. } | Self::AtomicWrite { .. })
+        self.is_atomic()
+            || matches!(
+                self,
+                Self::RdmaRead { .. } | Self::AtomicWrite { .. } | Self::Flush(_)
+            )
     }
 
     /// No packet goes out, and there is no data.
@@ -246,6 +276,7 @@ pub(crate) fn needs_acknowledges(opcode: WrOpcode) -> bool {
         .with(WrOpcode::AtomicCmpAndSwp)
         .with(WrOpcode::AtomicFetchAndAdd)
         .with(WrOpcode::AtomicWrite)
+        .with(WrOpcode::Flush)
         .has(opcode as u32)
 }
 

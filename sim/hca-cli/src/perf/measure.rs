@@ -5,8 +5,8 @@ use hca_dev::DmaBuf;
 use hca_host::PcieParams;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng, connect};
 use hca_verbs::{
-    Access, Ah, ConnectOptions, Datagram, Flow, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags,
-    SendOp, SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
+    Access, Ah, ConnectOptions, Datagram, Flow, Flush, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr,
+    SendFlags, SendOp, SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
 };
 use std::rc::Rc;
 use std::time::Instant;
@@ -37,7 +37,8 @@ pub const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
-        | Access::REMOTE_ATOMIC.bits(),
+        | Access::REMOTE_ATOMIC.bits()
+        | Access::FLUSH_GLOBAL.bits(),
 );
 
 /// A stream's part of its card's buffer: whole pages.
@@ -523,11 +524,20 @@ impl<'a> Bench<'a> {
                     swap: 0,
                 },
                 Op::AtomicWrite => SendOp::AtomicWrite { remote_addr, rkey },
+                Op::Flush => SendOp::Flush(Flush {
+                    remote_addr,
+                    rkey,
+                    length: size,
+                    placement: Flush::GLOBAL,
+                    whole_region: false,
+                }),
                 Op::Send | Op::UcSend | Op::Datagram | Op::Raw => SendOp::Send,
             }
         };
         let data = if inline || self.args.op == Op::AtomicWrite {
             WrData::Inline(&self.inline[..size as usize])
+        } else if self.args.op == Op::Flush {
+            WrData::Sges(&[])
         } else {
             WrData::Sges(&sges)
         };

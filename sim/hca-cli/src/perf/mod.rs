@@ -110,6 +110,8 @@ pub enum Op {
     CmpSwap,
     /// ATOMIC WRITE of 8 bytes, likewise
     AtomicWrite,
+    /// FLUSH of 8 bytes, likewise
+    Flush,
 }
 
 impl Op {
@@ -118,9 +120,12 @@ impl Op {
         matches!(self, Self::Send | Self::UcSend | Self::Datagram | Self::Raw)
     }
 
-    /// It moves a word, no more and no less.
+    /// It is of a word, no more and no less.
     fn is_atomic(self) -> bool {
-        matches!(self, Self::FetchAdd | Self::CmpSwap | Self::AtomicWrite)
+        matches!(
+            self,
+            Self::FetchAdd | Self::CmpSwap | Self::AtomicWrite | Self::Flush
+        )
     }
 
     /// The peer answers with a response.
@@ -131,9 +136,13 @@ impl Op {
     /// Service of its connections.
     fn service(self) -> Service {
         match self {
-            Self::Write | Self::Read | Self::Send | Self::FetchAdd | Self::CmpSwap | Self::AtomicWrite => {
-                Service::Rc
-            }
+            Self::Write
+            | Self::Read
+            | Self::Send
+            | Self::FetchAdd
+            | Self::CmpSwap
+            | Self::AtomicWrite
+            | Self::Flush => Service::Rc,
             Self::UcWrite | Self::UcSend => Service::Uc,
             Self::Datagram => Service::Ud,
             Self::Raw => Service::Raw,
@@ -157,7 +166,7 @@ pub struct Args {
         long,
         value_name = "SIZES",
         default_value = "64k",
-        default_value_ifs = [("op", "fetch-add", "8"), ("op", "cmp-swap", "8"), ("op", "atomic-write", "8")],
+        default_value_ifs = [("op", "fetch-add", "8"), ("op", "cmp-swap", "8"), ("op", "atomic-write", "8"), ("op", "flush", "8")],
         hide_default_value = true
     )]
     size: Sizes,
@@ -416,7 +425,7 @@ impl Args {
         }
         if self.op.is_atomic() && self.size.0 != [ATOMIC_BYTES] {
             bail!(
-                "--op fetch-add, cmp-swap and atomic-write: an atomic has {ATOMIC_BYTES} bytes, leave --size away"
+                "--op fetch-add, cmp-swap, atomic-write and flush: they are of {ATOMIC_BYTES} bytes, leave --size away"
             );
         }
         if self.inline && self.op.is_answered() {

@@ -265,6 +265,27 @@ pub(super) fn write_at_once(packet: &Packet, config: &QpConfig, world: &mut dyn 
     written.map_err(|_| Fault::Access)
 }
 
+/// Annex A19: all that was written before is in its place already; whether the peer may ask for it, and of this memory.
+/// Persistence is nothing that anybody has here.
+pub(super) fn flush(packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
+    const GLOBAL: u8 = 1;
+    const PERSISTENT: u8 = 2;
+    let (feth, reth) = packet.ext.feth.zip(packet.ext.reth).ok_or(Fault::Invalid)?;
+    let is_known = (GLOBAL..=GLOBAL | PERSISTENT).contains(&feth.plt) && feth.sel <= 1;
+    if !is_known || !packet.payload.is_empty() {
+        return Err(Fault::TooMany);
+    }
+    let right = Access::FLUSH_GLOBAL;
+    if feth.plt & PERSISTENT != 0 || !config.access.allows(right) {
+        return Err(Fault::Access);
+    }
+    let checked = match feth.sel {
+        0 => world.check(config, Sge::new(reth.rkey, reth.va, reth.dma_len), right),
+        _ => world.check_region(config, reth.rkey, right),
+    };
+    checked.map_err(|_| Fault::Access)
+}
+
 /// OP-6, OP-7: carries an atomic out; what was there before.
 pub(super) fn execute_atomic(
     packet: &Packet,
