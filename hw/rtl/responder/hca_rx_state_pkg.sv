@@ -64,6 +64,8 @@ package hca_rx_state_pkg;
       WrOpAtomicCmpAndSwp:                 return WcOpCompSwap;
       WrOpAtomicFetchAndAdd:               return WcOpFetchAdd;
       WrOpAtomicWrite:                     return WcOpAtomicWrite;
+      WrOpMaskedAtomicCmpAndSwp:           return WcOpMaskedCompSwap;
+      WrOpMaskedAtomicFetchAndAdd:         return WcOpMaskedFetchAdd;
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: return WcOpRdmaWrite;
       WrOpBindMw:                          return WcOpBindMw;
       WrOpLocalInv:                        return WcOpLocalInv;

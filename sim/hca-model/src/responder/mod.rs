@@ -94,7 +94,7 @@ impl Responder {
         }
         match operation {
             Operation::ReadRequest => self.read(packet, config, world),
-            Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite => {
+            _ if operation.is_atomic() || operation == Operation::AtomicWrite => {
                 self.atomic(packet, config, world)
             }
             _ => self.data(now, packet, operation, config, world),
@@ -251,7 +251,7 @@ impl Responder {
                     self.replies.fetch(fetched, self.msn, false);
                 }
             }
-            Some(Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite) => {
+            Some(operation) if operation.is_atomic() || operation == Operation::AtomicWrite => {
                 self.replies.atomic_again(packet.psn, self.msn);
             }
             Some(_) => self.acknowledge(now, config),
