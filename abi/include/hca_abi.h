@@ -328,6 +328,8 @@ enum hca_wr_opcode {
     HCA_WR_OPCODE_TSO = 10, /* TCP segmentation offload. */
     HCA_WR_OPCODE_REG_MR = 11, /* Register memory under a key that is free (IBV_WR_DRIVER1). */
     HCA_WR_OPCODE_FLUSH = 14, /* What was written before can be seen by everybody, in order with READs and atomics. */
+    HCA_WR_OPCODE_MASKED_ATOMIC_CMP_AND_SWP = 12, /* Compare and swap of some bits (IB_WR_MASKED_ATOMIC_CMP_AND_SWP). */
+    HCA_WR_OPCODE_MASKED_ATOMIC_FETCH_AND_ADD = 13, /* Fetch and add by fields (IB_WR_MASKED_ATOMIC_FETCH_AND_ADD). */
     HCA_WR_OPCODE_ATOMIC_WRITE = 15, /* 8 bytes written at once, in order with READs and atomics. */
 };
 
@@ -343,6 +345,8 @@ enum hca_wc_opcode {
     HCA_WC_OPCODE_FLUSH = 8, /* FLUSH. */
     HCA_WC_OPCODE_ATOMIC_WRITE = 9, /* ATOMIC WRITE. */
     HCA_WC_OPCODE_REG_MR = 10, /* Fast registration. */
+    HCA_WC_OPCODE_MASKED_COMP_SWAP = 11, /* Masked compare and swap. */
+    HCA_WC_OPCODE_MASKED_FETCH_ADD = 12, /* Masked fetch and add. */
     HCA_WC_OPCODE_RECV = 128, /* Receive of a SEND. */
     HCA_WC_OPCODE_RECV_RDMA_WITH_IMM = 129, /* Receive WQE consumed by RDMA WRITE with immediate. */
 };
@@ -839,6 +843,8 @@ enum hca_slot_state {
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline
    data, a FLUSH `sq_wqe_flush` at byte 32, and no data. 32 + 16 * num_sge must not exceed the stride. */
+   data; a masked compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least. 32 +
+   16 * num_sge must not exceed the stride. */
 struct hca_sq_wqe_ctrl {
     uint8_t bytes[32];
 };
@@ -946,6 +952,16 @@ struct hca_sq_wqe_flush {
 #define HCA_SQ_WQE_FLUSH_PLACEMENT_BITS 4u
 #define HCA_SQ_WQE_FLUSH_SELECTIVITY_LSB 36u
 #define HCA_SQ_WQE_FLUSH_SELECTIVITY_BITS 2u
+/* Bytes 64..80 of a masked compare and swap. They leave as they stand here, as the payload of its
+   request. */
+struct hca_sq_wqe_masks {
+    uint8_t bytes[16];
+};
+#define HCA_SQ_WQE_MASKS_BYTES 16u
+#define HCA_SQ_WQE_MASKS_COMPARE_MASK_LSB 0u
+#define HCA_SQ_WQE_MASKS_COMPARE_MASK_BITS 64u
+#define HCA_SQ_WQE_MASKS_SWAP_MASK_LSB 64u
+#define HCA_SQ_WQE_MASKS_SWAP_MASK_BITS 64u
 
 /* Bytes 32..64 of a BIND_MW or REG_MR WQE; remote_addr is the first address of the window or region,
    rkey its new key, and num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32. */
@@ -2146,6 +2162,8 @@ struct hca_query_device_result {
 #define HCA_QUERY_DEVICE_RESULT_MAX_PKEYS_BITS 16u
 #define HCA_QUERY_DEVICE_RESULT_LOCAL_CA_ACK_DELAY_LSB 1168u
 #define HCA_QUERY_DEVICE_RESULT_LOCAL_CA_ACK_DELAY_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_MASKED_ATOMIC_CAP_LSB 1176u
+#define HCA_QUERY_DEVICE_RESULT_MASKED_ATOMIC_CAP_BITS 8u
 #define HCA_QUERY_DEVICE_RESULT_MAX_GIDS_LSB 1184u
 #define HCA_QUERY_DEVICE_RESULT_MAX_GIDS_BITS 16u
 #define HCA_QUERY_DEVICE_RESULT_NUM_COMP_VECTORS_LSB 1200u

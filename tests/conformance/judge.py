@@ -143,6 +143,8 @@ class Packet:
     def header_names(self):
         names = OPERATIONS.get(self.opcode & 0x1F, "")
         service = SERVICES[self.opcode >> 5] if self.opcode >> 5 < len(SERVICES) else ""
+        if self.opcode >> 6 == 3:    # of the manufacturer's range: masked atomics, as those without masks
+            service = "XRC" if self.opcode & 0x20 else "RC"
         if service == "XRC" and self.opcode & 0x1F not in range(0x0D, 0x13):
             names = f"XRCETH {names}"  # annex A14: in every request
         return (f"DETH {names}" if service == "UD" else names).split()

@@ -177,6 +177,8 @@ class WrOpcode(enum.IntEnum):
     TSO = 0xa
     REG_MR = 0xb
     FLUSH = 0xe
+    MASKED_ATOMIC_CMP_AND_SWP = 0xc
+    MASKED_ATOMIC_FETCH_AND_ADD = 0xd
     ATOMIC_WRITE = 0xf
 
 
@@ -193,6 +195,8 @@ class WcOpcode(enum.IntEnum):
     FLUSH = 0x8
     ATOMIC_WRITE = 0x9
     REG_MR = 0xa
+    MASKED_COMP_SWAP = 0xb
+    MASKED_FETCH_ADD = 0xc
     RECV = 0x80
     RECV_RDMA_WITH_IMM = 0x81
 
@@ -666,6 +670,10 @@ class BthOpcode(enum.IntEnum):
     XRC_SEND_ONLY_INV = 0xb7
     XRC_FLUSH = 0xbc
     XRC_ATOMIC_WRITE = 0xbd
+    RC_MASKED_CMP_SWAP = 0xd3
+    RC_MASKED_FETCH_ADD = 0xd4
+    XRC_MASKED_CMP_SWAP = 0xf3
+    XRC_MASKED_FETCH_ADD = 0xf4
 
 
 class QpAttr(enum.IntFlag):
@@ -892,6 +900,11 @@ STRUCTS = {
             "length": (0, 32),
             "placement": (32, 4),
             "selectivity": (36, 2),
+    "sq_wqe_masks": {
+        "bytes": 16,
+        "fields": {
+            "compare_mask": (0, 64),
+            "swap_mask": (64, 64),
         },
     },
     "sq_wqe_bind": {
@@ -1597,6 +1610,7 @@ STRUCTS = {
             "max_srq_sge": (1120, 32),
             "max_pkeys": (1152, 16),
             "local_ca_ack_delay": (1168, 8),
+            "masked_atomic_cap": (1176, 8),
             "max_gids": (1184, 16),
             "num_comp_vectors": (1200, 16),
             "max_eq": (1216, 32),

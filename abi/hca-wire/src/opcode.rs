@@ -1,7 +1,11 @@
-//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17; FLUSH, ATOMIC WRITE: annex A19).
+//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17; FLUSH, ATOMIC WRITE: annex A19). Masked
+//! atomics are of the manufacturer's range (0xc0 to 0xff), and of ours alone.
 
 use crate::WireError;
 use core::fmt;
+
+/// First opcode of the manufacturer's range: bit 5 tells XRC from RC there.
+const MANUFACTURERS: u8 = 0xc0;
 
 /// Transport service: the three top bits of an opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,7 +84,7 @@ impl ExtHeader {
 
 macro_rules! operations {
     ($( $name:ident = $value:literal, $text:literal; )+) => {
-        /// Operation: the five low bits of an opcode.
+        /// Operation: the five low bits of an opcode; of the manufacturer's range 0x20 more.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Operation {
@@ -130,6 +134,8 @@ operations! {
     SendOnlyInv = 23, "SEND Only with Invalidate";
     Flush = 28, "FLUSH";
     AtomicWrite = 29, "ATOMIC WRITE";
+    MaskedCmpSwap = 0x33, "Masked CmpSwap";
+    MaskedFetchAdd = 0x34, "Masked FetchAdd";
 }
 
 macro_rules! opcodes {
@@ -184,6 +190,7 @@ opcodes! {
     XrcReadResponseLast = 0xaf, XrcReadResponseOnly = 0xb0, XrcAcknowledge = 0xb1,
     XrcAtomicAcknowledge = 0xb2, XrcCmpSwap = 0xb3, XrcFetchAdd = 0xb4, XrcSendLastInv = 0xb6,
     XrcSendOnlyInv = 0xb7, XrcFlush = 0xbc, XrcAtomicWrite = 0xbd,
+    RcMaskedCmpSwap = 0xd3, RcMaskedFetchAdd = 0xd4, XrcMaskedCmpSwap = 0xf3, XrcMaskedFetchAdd = 0xf4,
 }
 
 impl Operation {
@@ -202,9 +209,12 @@ impl Operation {
         matches!(self as u8, 13..=16)
     }
 
-    /// A compare-and-swap or fetch-and-add request.
+    /// A compare-and-swap or fetch-and-add request, with masks or without.
     pub const fn is_atomic(self) -> bool {
-        matches!(self, Self::CmpSwap | Self::FetchAdd)
+        matches!(
+            self,
+            Self::CmpSwap | Self::FetchAdd | Self::MaskedCmpSwap | Self::MaskedFetchAdd
+        )
     }
 
     /// Goes from responder to requester.
@@ -276,7 +286,10 @@ impl Operation {
 
     /// May carry payload.
     pub const fn has_payload(self) -> bool {
-        self.is_send() || self.is_write() || self.is_read_response() || matches!(self, Self::AtomicWrite)
+        self.is_send()
+            || self.is_write()
+            || self.is_read_response()
+            || matches!(self, Self::AtomicWrite | Self::MaskedCmpSwap)
     }
 }
 
@@ -289,15 +302,18 @@ impl Opcode {
             2 => Service::Rd,
             3 => Service::Ud,
             4 => Service::Cnp,
+            6 => Service::Rc,
             _ => Service::Xrc,
         }
     }
 
     /// Operation of the opcode; `None` for [`Opcode::Cnp`], which is none of them.
     pub const fn operation(self) -> Option<Operation> {
+        let code = self as u8;
         match self {
             Self::Cnp => None,
-            _ => Operation::from_code(self as u8 & 0x1f),
+            _ if code >= MANUFACTURERS => Operation::from_code(code & 0x1f | 0x20),
+            _ => Operation::from_code(code & 0x1f),
         }
     }
 

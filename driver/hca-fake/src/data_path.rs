@@ -47,9 +47,13 @@ fn is_datagram(qpc: &Qpc) -> bool {
 }
 
 fn is_atomic(ctrl: &SqWqeCtrl) -> bool {
-    [WrOpcode::AtomicCmpAndSwp, WrOpcode::AtomicFetchAndAdd]
-        .iter()
-        .any(|opcode| ctrl.opcode() == u8::from(*opcode))
+    let atomics = [
+        WrOpcode::AtomicCmpAndSwp,
+        WrOpcode::AtomicFetchAndAdd,
+        WrOpcode::MaskedAtomicCmpAndSwp,
+        WrOpcode::MaskedAtomicFetchAndAdd,
+    ];
+    atomics.iter().any(|opcode| ctrl.opcode() == u8::from(*opcode))
 }
 
 fn is_unreliable(qpc: &Qpc) -> bool {

@@ -100,6 +100,7 @@ impl Control {
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         // Against each other, whoever they come from; not against the host's processor.
         d.set_atomic_cap(AtomicCap::Hca as u8);
+        d.set_masked_atomic_cap(AtomicCap::Hca as u8);
         d.set_max_ah(MAX_AH);
         d.set_max_mcast_grp(self.groups.limit());
         d.set_max_mcast_qp_attach(crate::groups::MAX_QPS_PER_GROUP);

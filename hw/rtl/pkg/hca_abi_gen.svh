@@ -251,6 +251,8 @@ typedef enum logic [7:0] {
   WrOpTso = 8'd10,  // TCP segmentation offload.
   WrOpRegMr = 8'd11,  // Register memory under a key that is free (IBV_WR_DRIVER1).
   WrOpFlush = 8'd14,  // What was written before can be seen by everybody, in order with READs and atomics.
+  WrOpMaskedAtomicCmpAndSwp = 8'd12,  // Compare and swap of some bits (IB_WR_MASKED_ATOMIC_CMP_AND_SWP).
+  WrOpMaskedAtomicFetchAndAdd = 8'd13,  // Fetch and add by fields (IB_WR_MASKED_ATOMIC_FETCH_AND_ADD).
   WrOpAtomicWrite = 8'd15  // 8 bytes written at once, in order with READs and atomics.
 } wr_opcode_e;
 
@@ -266,6 +268,8 @@ typedef enum logic [7:0] {
   WcOpFlush = 8'd8,  // FLUSH.
   WcOpAtomicWrite = 8'd9,  // ATOMIC WRITE.
   WcOpRegMr = 8'd10,  // Fast registration.
+  WcOpMaskedCompSwap = 8'd11,  // Masked compare and swap.
+  WcOpMaskedFetchAdd = 8'd12,  // Masked fetch and add.
   WcOpRecv = 8'd128,  // Receive of a SEND.
   WcOpRecvRdmaWithImm = 8'd129  // Receive WQE consumed by RDMA WRITE with immediate.
 } wc_opcode_e;
@@ -552,6 +556,11 @@ typedef enum logic [7:0] {
   BthXrcSendOnlyInv = 8'hb7,
   BthXrcFlush = 8'hbc,
   BthXrcAtomicWrite = 8'hbd
+  BthXrcAtomicWrite = 8'hbd,
+  BthRcMaskedCmpSwap = 8'hd3,
+  BthRcMaskedFetchAdd = 8'hd4,
+  BthXrcMaskedCmpSwap = 8'hf3,
+  BthXrcMaskedFetchAdd = 8'hf4
 } bth_opcode_e;
 
 // AETH syndrome bytes of the NAK codes. ACK is 8'h00 | credit code, RNR NAK 8'h20 | timer code.
@@ -603,6 +612,9 @@ localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Ke
 // First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic has
 // `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data, a
 // FLUSH `sq_wqe_flush` at byte 32, and no data. 32 + 16 * num_sge must not exceed the stride.
+// `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data; a
+// masked compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least. 32 + 16 * num_sge
+// must not exceed the stride.
 localparam int unsigned SqWqeCtrlBytes = 32;
 typedef struct packed {
   logic [7:0]     reserved3;
@@ -671,7 +683,9 @@ typedef struct packed {
 // Bytes 32..48 of an atomic send WQE.
 localparam int unsigned SqWqeAtomicBytes = 16;
 typedef struct packed {
-  logic [63:0]    swap;  // COMP_SWAP: value to store.
+  // COMP_SWAP: value to store. Masked FETCH_ADD: the most significant bit of each field; the highest one
+  // may be left away, so 0 is one field.
+  logic [63:0]    swap;
   logic [63:0]    compare_add;  // COMP_SWAP: value to compare with; FETCH_ADD: value to add.
 } sq_wqe_atomic_t;
 
@@ -683,6 +697,12 @@ typedef struct packed {
   logic [3:0]     placement;  // Placement type: bit 0 global visibility, bit 1 persistence.
   logic [31:0]    length;  // Bytes of the range.
 } sq_wqe_flush_t;
+// Bytes 64..80 of a masked compare and swap. They leave as they stand here, as the payload of its request.
+localparam int unsigned SqWqeMasksBytes = 16;
+typedef struct packed {
+  logic [63:0]    swap_mask;  // Bits to store.
+  logic [63:0]    compare_mask;  // Bits to compare.
+} sq_wqe_masks_t;
 
 // Bytes 32..64 of a BIND_MW or REG_MR WQE; remote_addr is the first address of the window or region, rkey
 // its new key, and num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32.

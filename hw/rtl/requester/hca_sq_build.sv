@@ -25,7 +25,7 @@ module hca_sq_build
 );
 
   logic       alone;  // the packet is a WRITE of its own: its place does not follow from those before it
-  logic       is_read, is_write, with_imm, with_inv, datagram, unused_bits;
+  logic       is_read, is_write, with_imm, with_inv, datagram, by_value, unused_bits;
   logic [7:0] only, last;
   logic [31:0] few_bytes, read_bytes;
   sq_wqe_atomic_t operands;
@@ -41,6 +41,7 @@ module hca_sq_build
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
   assign alone    = qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite;
   assign with_inv = hdr_i.opcode == WrOpSendWithInv;
+  assign by_value = hdr_i.inline_data || hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp;   // the WQE has the payload
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
 
   assign few_bytes  = 32'(few_left_i) << mtu_shift(qpc_i.path_mtu);
@@ -77,13 +78,15 @@ module hca_sq_build
     txp_o.xrcsrq        = hdr_i.remote_srqn;
     txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;
-    if (hdr_i.opcode == WrOpAtomicCmpAndSwp) begin
+    txp_o.masked        = is_masked(hdr_i.opcode);
+    if (hdr_i.opcode == WrOpAtomicCmpAndSwp || hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp) begin
       txp_o.opcode   = BthRcCmpSwap;
       txp_o.swap_add = operands.swap;
       txp_o.compare  = operands.compare_add;
-    end else if (hdr_i.opcode == WrOpAtomicFetchAndAdd) begin
+    end else if (hdr_i.opcode == WrOpAtomicFetchAndAdd || hdr_i.opcode == WrOpMaskedAtomicFetchAndAdd) begin
       txp_o.opcode   = BthRcFetchAdd;
       txp_o.swap_add = operands.compare_add;
+      if (txp_o.masked) txp_o.compare = operands.swap;
     end else if (hdr_i.opcode == WrOpAtomicWrite) begin
       txp_o.opcode   = BthRcAtomicWrite;
       txp_o.swap_add = block_i[8*SqWqeCtrlBytes +: 64];
@@ -102,12 +105,12 @@ module hca_sq_build
 
   always_comb begin
     seg_o           = '0;
-    seg_o.bypass    = hdr_i.inline_data;
+    seg_o.bypass    = by_value;
     seg_o.access    = AccLocalRead;
     seg_o.func      = qpc_i.func;
     seg_o.pd        = qpc_i.pd;
     seg_o.qpn       = {qpc_i.gen, qpn_i};
-    seg_o.key       = hdr_i.inline_data ? '0 : lkey_i;
+    seg_o.key       = by_value ? '0 : lkey_i;
     seg_o.va        = va_i;
     seg_o.len_bytes = piece_i;
     seg_o.chk_bytes = 32'(piece_i);

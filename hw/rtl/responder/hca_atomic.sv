@@ -97,7 +97,7 @@ module hca_atomic
 
   // ---- The oldest one: first its value, then what becomes of it ----------------------------------------
   logic        work_valid, have_q, begin_it, finish, writes, free;
-  logic [63:0] value_q, value, next, line_word;
+  logic [63:0] value_q, value, next, line_word, tops, sum, swapped;
   logic        err_q, err;
   work_t       work;
   left_t       behind;
@@ -135,8 +135,13 @@ module hca_atomic
   assign rd_rsp_ready_o = work_valid && !have_q && !work.follows;
   assign line_word      = rd_rsp_i.data[{work.op.addr[5:3], 6'd0} +: 64];
   assign {err, value}   = work.follows ? behind : {err_q, value_q};
-  assign next           = (work.op.cas || work.op.stores) ? work.op.swap_add : value + work.op.swap_add;
-  assign writes         = !err && (!work.op.cas || (value == work.op.compare && !work.op.stores));
+  // Fields: without their most significant bits they cannot run over into each other; these bits are added apart.
+  assign tops           = work.op.compare;
+  assign sum            = ((value & ~tops) + (work.op.swap_add & ~tops)) ^ ((value ^ work.op.swap_add) & tops);
+  assign swapped        = (value & ~work.op.masks.swap) | (work.op.swap_add & work.op.masks.swap);
+  assign next           = work.op.stores ? work.op.swap_add : work.op.cas ? swapped : sum;
+  assign writes         = !err && (!work.op.cas || (((value ^ work.op.compare) & work.op.masks.compare) == '0
+                                                    && !work.op.stores));
   assign wr_valid_o     = have_q && free && writes;
   assign finish         = have_q && free && (!writes || wr_ready_i);
 

@@ -79,7 +79,7 @@ module hca_resp_check
 
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
-  logic        has_marks, near;
+  logic        has_marks, near, has_masks;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
   logic        first, middle, last, only, total_bad, flush_bad;
@@ -90,6 +90,8 @@ module hca_resp_check
   logic        unused_rxd;
 
   assign unused_rxd = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
+
+  assign has_masks = rxd_i.masked && rxd_i.opcode[4:0] == BthRcCmpSwap[4:0];
 
   // They stand where the place of a WRITE in progress stands otherwise.
   assign has_marks = ctx_i.selective && st_i.in_msg inside {MsgpNone, MsgpSend};
@@ -153,7 +155,7 @@ module hca_resp_check
     look_d.len_bad = ((first || middle) && pay != mtu)
                      || (last && (pay == '0 || pay > mtu))
                      || (only && pay > mtu)
-                     || (look_d.read && (pay != (look_d.stores ? 13'd8 : 13'd0)
+                     || (look_d.read && (pay != (look_d.stores ? 13'd8 : has_masks ? 13'(SqWqeMasksBytes) : 13'd0)
                                          || (look_d.flush ? flush_bad : rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.atomic && !look_d.flush && (rxd_i.reth_va[2:0] != '0 || rxd_i.reth_bytes != 32'd8))
                      || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
@@ -373,6 +375,7 @@ module hca_resp_check
         item_o.rsp.atomic    = look_q.atomic;
         item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0] || look_q.flush;
         item_o.rsp.stores    = look_q.stores || look_q.flush;
+        if (look_q.atomic) item_o.cqe.cqe = cqe_t'(req_i.masks);
         item_o.rsp.again     = look_q.atomic && again;
         item_o.rsp.aside     = ctx_i.selective && again;
         item_o.rsp.va        = look_q.atomic ? req_i.swap_add : req_i.reth_va;

@@ -130,7 +130,8 @@ module hca_rx_mover
   assign op_valid_o = launch && done_ready_i && beats_q == wrote_i;
   assign op_o      = '{func: chunk_i.func, addr: chunk_i.addr[63:3], cas: meta_i.fin.rsp.cas,
                        stores: meta_i.fin.rsp.stores,
-                       swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes}};
+                       swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes},
+                       masks: at_masks_of(meta_i.fin.cqe)};
 
   assign take      = has_chunk && (chunk_moves ? (step && step_last)
                                    : launch ? op_valid_o && op_ready_i : done_ready_i);

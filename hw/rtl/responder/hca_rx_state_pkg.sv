@@ -65,6 +65,8 @@ package hca_rx_state_pkg;
       WrOpAtomicFetchAndAdd:               return WcOpFetchAdd;
       WrOpAtomicWrite:                     return WcOpAtomicWrite;
       WrOpFlush:                           return WcOpFlush;
+      WrOpMaskedAtomicCmpAndSwp:           return WcOpMaskedCompSwap;
+      WrOpMaskedAtomicFetchAndAdd:         return WcOpMaskedFetchAdd;
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: return WcOpRdmaWrite;
       WrOpBindMw:                          return WcOpBindMw;
       WrOpLocalInv:                        return WcOpLocalInv;

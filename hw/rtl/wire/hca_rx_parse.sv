@@ -20,7 +20,7 @@ module hca_rx_parse
   output rxd_t        rxd_o
 );
 
-  localparam int unsigned WinBytes  = BthBytes + 32;          // BTH and extended headers
+  localparam int unsigned WinBytes  = BthBytes + 48;          // BTH and extended headers; masks of an atomic
   localparam int unsigned HeadBits  = 8 * (48 + WinBytes);
   localparam int unsigned ExtOffset = 8 * BthBytes;
   localparam int unsigned MadBytes  = 256;
@@ -60,7 +60,7 @@ module hca_rx_parse
   rxd_t                  rxd_q;
 
   ext_t s2_ext;
-  assign s2_ext = ext_of(s2_win_q[7:0]);
+  assign s2_ext = ext_of(without_masks(s2_win_q[7:0]));
 
   // Headers alone: the data of an ATOMIC WRITE is payload, whose length its receiver judges.
   function automatic ext_t without_data(ext_t ext);
@@ -168,6 +168,7 @@ module hca_rx_parse
       s3_ext_q      <= s2_ext;
       // An XRCETH is taken out: what is behind it is as that of RC.
       if (s2_ext.xrc) s3_win_q[8*WinBytes-1:ExtOffset] <= (8*WinBytes-ExtOffset)'(s2_win_q[8*WinBytes-1:ExtOffset+32]);
+      s3_win_q[7:0] <= without_masks(s2_win_q[7:0]);
       s3_len_q      <= s2_len_q;
       s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(without_data(s2_ext)));
       s3_raw_q      <= s2_l3_q == L3Raw;
@@ -176,6 +177,7 @@ module hca_rx_parse
       s3_lldp_q     <= s2_lldp_q;
       s3_rxd_q      <= '0;
       s3_rxd_q.marked <= s2_marked_q;
+      s3_rxd_q.masked <= opcode_masked(s2_win_q[7:0]);
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
       s3_rxd_q.smp  <= s2_vl_q == 4'(MgmtVl);   // so far: QP 0 is to come
       s3_rxd_q.port <= s2_port_q;
@@ -238,7 +240,10 @@ module hca_rx_parse
     end
     if (ext.atomic) begin
       d.swap_add = swap64(w[ExtOffset + 96 +: 64]);
-      d.compare  = swap64(w[ExtOffset + 160 +: 64]);
+      // A fetch and add without masks has one field, whatever stands there.
+      if (base.masked || w[4:0] == BthRcCmpSwap[4:0]) d.compare = swap64(w[ExtOffset + 160 +: 64]);
+      // Payload, whose length its receiver judges.
+      d.masks = base.masked ? w[ExtOffset + 224 +: 128] : '1;
     end
     if (ext.atomic_ack) d.swap_add = swap64(w[ExtOffset + 32 +: 64]);
     if (ext.feth) d.swap_add = 64'(w[ExtOffset + 24 +: 8]);

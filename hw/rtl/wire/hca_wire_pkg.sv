@@ -128,8 +128,21 @@ package hca_wire_pkg;
     return ext;
   endfunction
 
+  // Masked atomics are of the manufacturer's range: the opcode of the one without masks, with ones in front. Bit 5 tells
+  // XRC from RC in both.
+  function automatic logic opcode_masked(logic [7:0] opcode);
+    logic unused_bit;
+    unused_bit = opcode[5];
+    return opcode[7:6] == 2'b11 && (opcode[4:0] == BthRcCmpSwap[4:0] || opcode[4:0] == BthRcFetchAdd[4:0]);
+  endfunction
+
+  function automatic logic [7:0] without_masks(logic [7:0] opcode);
+    return opcode_masked(opcode) ? {opcode[5], 1'b0, opcode[5:0]} : opcode;
+  endfunction
+
   // Opcodes whose headers this card can parse.
   function automatic logic opcode_known(logic [7:0] opcode);
+    if (opcode_masked(opcode)) return 1'b1;
     case (opcode[7:5])
       3'd0, 3'd5: return (opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15) || opcode[4:0] inside {5'h1c, 5'h1d};
       3'd1:    return opcode[4:0] <= 5'h0b;

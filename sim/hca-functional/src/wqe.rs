@@ -2,7 +2,7 @@
 
 use hca_abi::{
     MAX_PAGE_SHIFT, MAX_SGE, MIN_PAGE_SHIFT, Mpt, Qpc, RqWqeCtrl, Service, SqWqeAtomic, SqWqeBind, SqWqeCtrl,
-    SqWqeFlush, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
+    SqWqeFlush, SqWqeMasks, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
 };
 use hca_model::{Atomic, BadReceive, Destination, Op, RecvRequest, Refusal, SendFlags, SendRequest, Sge};
 
@@ -43,8 +43,33 @@ fn sum(entries: &[Sge]) -> u64 {
     entries.iter().map(|entry| u64::from(entry.len)).sum()
 }
 
+/// What follows the header of an atomic.
+fn operands_of(opcode: WrOpcode, bytes: &[u8]) -> Option<Atomic> {
+    let operands = SqWqeAtomic::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?;
+    let (compare, swap) = (operands.compare_add(), operands.swap());
+    match opcode {
+        WrOpcode::AtomicCmpAndSwp => Some(Atomic::CompareSwap { compare, swap }),
+        WrOpcode::AtomicFetchAndAdd => Some(Atomic::FetchAdd { add: compare }),
+        WrOpcode::MaskedAtomicFetchAndAdd => Some(Atomic::MaskedFetchAdd {
+            add: compare,
+            boundaries: swap,
+        }),
+        WrOpcode::MaskedAtomicCmpAndSwp => {
+            let at = SqWqeCtrl::BYTES + SqWqeAtomic::BYTES + hca_abi::Sge::BYTES;
+            let masks = SqWqeMasks::read_from(bytes.get(at..)?)?;
+            Some(Atomic::MaskedCompareSwap {
+                compare,
+                swap,
+                compare_mask: masks.compare_mask(),
+                swap_mask: masks.swap_mask(),
+            })
+        }
+        _ => None,
+    }
+}
+
 /// What a WQE asks for, if its service has that.
-fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
+fn op_of(ctrl: &SqWqeCtrl, atomic: Option<Atomic>) -> Option<Op> {
     let imm = Some(ctrl.imm_data().swap_bytes());
     let (va, rkey) = (ctrl.remote_addr(), ctrl.rkey());
     Some(match WrOpcode::try_from(ctrl.opcode()).ok()? {
@@ -60,20 +85,13 @@ fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
         WrOpcode::RdmaWrite => Op::Write { va, rkey, imm: None },
         WrOpcode::RdmaWriteWithImm => Op::Write { va, rkey, imm },
         WrOpcode::RdmaRead => Op::Read { va, rkey },
-        WrOpcode::AtomicCmpAndSwp => Op::Atomic {
+        WrOpcode::AtomicCmpAndSwp
+        | WrOpcode::AtomicFetchAndAdd
+        | WrOpcode::MaskedAtomicCmpAndSwp
+        | WrOpcode::MaskedAtomicFetchAndAdd => Op::Atomic {
             va,
             rkey,
-            atomic: Atomic::CompareSwap {
-                compare: operands.compare_add(),
-                swap: operands.swap(),
-            },
-        },
-        WrOpcode::AtomicFetchAndAdd => Op::Atomic {
-            va,
-            rkey,
-            atomic: Atomic::FetchAdd {
-                add: operands.compare_add(),
-            },
+            atomic: atomic?,
         },
         WrOpcode::LocalInv
         | WrOpcode::BindMw
@@ -184,14 +202,9 @@ impl Body {
         if matches!(opcode, WrOpcode::BindMw | WrOpcode::RegMr | WrOpcode::LocalInv) {
             return local(service, opcode, ctrl, bytes).map(SendWqe::Local);
         }
-        let is_atomic = matches!(opcode, WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd);
-        let (operands, mut at) = match is_atomic {
-            true => (
-                SqWqeAtomic::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?,
-                SqWqeCtrl::BYTES + SqWqeAtomic::BYTES,
-            ),
-            false => (SqWqeAtomic::new(), SqWqeCtrl::BYTES),
-        };
+        let atomic = operands_of(opcode, bytes);
+        let is_atomic = atomic.is_some();
+        let mut at = SqWqeCtrl::BYTES + if is_atomic { SqWqeAtomic::BYTES } else { 0 };
         if service == Service::Ud {
             at = SqWqeUdCtrl::BYTES;
         }
@@ -201,7 +214,7 @@ impl Body {
         if opcode == WrOpcode::Flush {
             return flush(service, ctrl, bytes);
         }
-        let op = op_of(ctrl, &operands).filter(|op| is_allowed(service, *op, ctrl))?;
+        let op = op_of(ctrl, atomic).filter(|op| is_allowed(service, *op, ctrl))?;
         let mut request = SendRequest::new(0, op, Vec::new());
         if ctrl.inline_data() {
             let data = bytes.get(at..)?.get(..ctrl.length() as usize)?;

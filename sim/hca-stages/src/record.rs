@@ -95,6 +95,8 @@ impl WorkRecord {
             WrOpcode::AtomicFetchAndAdd,
             WrOpcode::AtomicWrite,
             WrOpcode::Flush,
+            WrOpcode::MaskedAtomicCmpAndSwp,
+            WrOpcode::MaskedAtomicFetchAndAdd,
         ];
         answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }

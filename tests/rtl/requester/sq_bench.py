@@ -17,7 +17,8 @@ LIMITS = constants()
 SEND_OPS = (WrOpcode.SEND, WrOpcode.SEND_WITH_IMM)
 WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
 IMM_OPS = (WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE_WITH_IMM)
-ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14}
+MASKED = {WrOpcode.MASKED_ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD: 0x14}
+ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14, **MASKED}
 ATOMIC_WRITE = {WrOpcode.ATOMIC_WRITE: 0x1D}
 FLUSH = {WrOpcode.FLUSH: 0x1C}
 ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS, *ATOMIC_WRITE, *FLUSH)   # by a response, counted by max_rd_atomic
@@ -167,25 +168,27 @@ def expected_packet(qp, pos, retx):
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
         ack_req=int((last or retx or offset // qp.mtu % 16 == 15 or pos in qp.probes) and not qp.unacked),
-        wqe_index=index & WQE_MASK, datagram=int(qp.datagrams), unacked=int(qp.unacked),
+        wqe_index=index & WQE_MASK, datagram=qp.datagrams, unacked=qp.unacked, masked=wqe.opcode in MASKED,
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, *ANSWERED)))
     fields.update({} if qp.datagrams else {"xrcsrq": wqe.remote_srqn})
     if read or alone or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,
                       reth_bytes=left if read else size if alone else wqe.length)
-    if wqe.opcode == WrOpcode.ATOMIC_CMP_AND_SWP:
+    masks = wqe.opcode == WrOpcode.MASKED_ATOMIC_CMP_AND_SWP
+    if masks or wqe.opcode == WrOpcode.ATOMIC_CMP_AND_SWP:
         fields.update(compare=wqe.operands[0], swap_add=wqe.operands[1])
-    if wqe.opcode == WrOpcode.ATOMIC_FETCH_AND_ADD:
-        fields.update(compare=0, swap_add=wqe.operands[0])
-    if wqe.opcode in ATOMIC_WRITE:
-        fields.update(swap_add=wqe.operands[0])
-    if wqe.opcode in FLUSH:
+    elif wqe.opcode in FLUSH:
         fields.update(reth_bytes=wqe.operands[0] & 0xFFFFFFFF, swap_add=wqe.operands[0] >> 32 & 0x3F)
+    elif wqe.opcode in (*ATOMICS, *ATOMIC_WRITE):
+        fields.update(compare=wqe.operands[1] if wqe.opcode in MASKED else 0, swap_add=wqe.operands[0])
     if last and wqe.opcode in IMM_OPS:
         fields["imm"] = wqe.imm
     segments = []
-    if size and wqe.inline is not None:
-        slot = index & ((1 << qp.log_size) - 1)
+    slot = index & ((1 << qp.log_size) - 1)
+    if masks:   # behind its entry, in the second block
+        fields.update(payload_bytes=16, has_payload=1)
+        segments = [(1, 0, qp.base + slot * qp.stride + 64, 16)]
+    elif size and wqe.inline is not None:
         segments = [(1, 0, qp.base + slot * qp.stride + wqe.header_bytes + offset, size)]
     elif size:
         start = 0

@@ -26,6 +26,8 @@ def random_sges(rng, length, count):
 def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
     """A good WQE that fits the QP's stride."""
     opcode = rng.choice(UC_OPS if qp.unacked else OPS) if opcode is None else opcode
+    if opcode == WrOpcode.MASKED_ATOMIC_CMP_AND_SWP and qp.stride == 64:
+        opcode = WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD     # its masks have no place there
     if length is None:
         mtu = qp.mtu
         length = rng.choice([0, 1, mtu - 1, mtu, mtu + 1, 5 * mtu + 3, rng.randint(0, max_packets * mtu)])
@@ -255,6 +257,8 @@ async def bad_wqes(dut):
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)]), WcStatus.LOC_LEN_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)], raw=dict(length=8)), WcStatus.LOC_LEN_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(length=9)), WcStatus.LOC_LEN_ERR),
+        (dict(opcode=WrOpcode.MASKED_ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)]), WcStatus.LOC_QP_OP_ERR),   # 64 bytes
+        (dict(opcode=WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)], raw=dict(length=8)), WcStatus.LOC_LEN_ERR),
         (dict(raw=dict(opcode=0xFF)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=3)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=255)), WcStatus.LOC_QP_OP_ERR),

@@ -76,6 +76,10 @@ class Oracle:
             op = 12
         if op in (Op.RC_SEND_LAST_INV, Op.RC_SEND_ONLY_INV):
             op = 31     # they are over when hca_mw has answered: test_windows
+        if op in (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD):
+            fields.update(masked=rng.randint(0, 1), masks=rng.getrandbits(128))
+            if size == 0 and fields["masked"] and op == Op.RC_CMP_SWAP:
+                size = rng.choice((16,) * 50 + (0, 8))
         if op in ATOMICS:
             fields["reth_bytes"] = 8     # so says the parser, but of an ATOMIC WRITE the peer
             if op == Op.RC_ATOMIC_WRITE and rng.random() < 0.02:
@@ -130,7 +134,8 @@ class Oracle:
 
     @staticmethod
     def _oversized(pkt):
-        return pkt["size"] != (8 if pkt["opcode"] == Op.RC_ATOMIC_WRITE else 0)
+        masks = pkt["opcode"] == Op.RC_CMP_SWAP and pkt["masked"]
+        return pkt["size"] != (8 if pkt["opcode"] == Op.RC_ATOMIC_WRITE else 16 if masks else 0)
 
     @staticmethod
     def _persistent(pkt):
@@ -226,6 +231,7 @@ class Oracle:
                     again, pkt["opcode"] in (Op.RC_CMP_SWAP, Op.RC_FLUSH),
                     pkt["opcode"] in (Op.RC_ATOMIC_WRITE, Op.RC_FLUSH))
                 assert (rsp["va"], rsp["rkey"] << 32 | rsp["len_bytes"]) == (pkt["swap_add"], pkt["compare"])
+                assert pkt["opcode"] == Op.RC_ATOMIC_WRITE or item["masks"] == pkt["masks"]
         names = dict(va="va", rkey="rkey", chk="chk_bytes")
         if item["kind"] == KIND_SEND:
             names = dict(offset="msg_offset", index="wqe_index")

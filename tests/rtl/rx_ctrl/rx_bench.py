@@ -156,8 +156,8 @@ class Env:
 
     def packet(self, qp, opcode, psn, size=0, **fields):
         """An rxd word."""
-        values = dict(kind=0, smp=0, marked=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn,
-                      pkey=FULL_PKEY,
+        values = dict(kind=0, smp=0, marked=0, masked=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size,
+                      dest_qpn=qp.qpn, pkey=FULL_PKEY,
                       slid=qp.fields["dlid"], sgid=qp.fields["dgid"], dgid=qp.fields["sgid"], port=qp.port,
                       buf_beat=self.rng.randrange(1024), buf_beats=1 + (size + 90) // 64, payload_off=70)
         values.update(fields)
@@ -212,6 +212,7 @@ class Env:
         item = struct("rxw_t").unpack(word)
         item["rsp"] = struct("rsp_job_t").unpack(item["rsp"])
         cqe_job = struct("cqe_job_t").unpack(item["cqe"])
+        item["masks"] = cqe_job["cqe"]   # of an atomic, in the place of its completion
         item["cqe"] = {**struct("cqe_t").unpack(cqe_job.pop("cqe")), **cqe_job}
         return item
 

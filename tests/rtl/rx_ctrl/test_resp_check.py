@@ -226,7 +226,7 @@ async def length_rules(dut):
     def reth(size):
         return dict(reth_bytes=size, reth_va=0)
 
-    bad = WcStatus.REM_ACCESS_ERR
+    bad, word = WcStatus.REM_ACCESS_ERR, dict(reth_va=8, reth_bytes=8)
     for words in ([(Op.RC_SEND_FIRST, 255, {})], [(Op.RC_SEND_ONLY, 257, {})],
                   [(Op.RC_SEND_FIRST, 256, {}), (Op.RC_SEND_LAST, 0, {})],
                   [(Op.RC_SEND_FIRST, 256, {}), (Op.RC_SEND_LAST, 257, {})],
@@ -237,7 +237,10 @@ async def length_rules(dut):
                   [(Op.RC_WRITE_FIRST, 256, reth(500)), (Op.RC_WRITE_MIDDLE, 256, {})],
                   [(Op.RC_WRITE_FIRST, 256, reth(0x80000001))],
                   [(Op.RC_READ_REQUEST, 0, reth(0x80000001))],
-                  [(Op.RC_FETCH_ADD, 4, dict(reth_va=8))], [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004, reth_bytes=8))],
+                  *([(Op.RC_CMP_SWAP, size, dict(word, masked=1))] for size in (0, 8, 15, 17, 24)),   # OP-8
+                  *([(Op.RC_FETCH_ADD, size, dict(word, masked=1))] for size in (8, 16)),             # OP-9
+                  [(Op.RC_FETCH_ADD, 4, word)], [(Op.RC_CMP_SWAP, 16, word)],
+                  [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004, reth_bytes=8))],
                   [(Op.RC_ATOMIC_WRITE, 8, dict(reth_va=0x1004, reth_bytes=8))], [(Op.RC_ATOMIC_WRITE, 8, reth(7))],
                   [(Op.RC_ATOMIC_WRITE, 4, reth(8))], [(Op.RC_ATOMIC_WRITE, 16, reth(16))],
                   [(Op.RC_ATOMIC_WRITE, 0, reth(8))],

@@ -8,11 +8,14 @@ from collections import Counter, deque
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import cocotb
 from common import Bench, Sink, Source, simulate, struct
+from word_oracle import added, draw_masks, draw_tops, swapped
 
-OP, RESULT, WR = struct("at_op_t"), struct("at_result_t"), struct("dma_wr_t")
+OP, MASKS = struct("at_op_t"), struct("at_masks_t")
+RESULT, WR = struct("at_result_t"), struct("dma_wr_t")
 REQ, RSP = struct("dma_rd_req_t"), struct("dma_rd_rsp_t")
 WORD = (1 << 64) - 1
 
@@ -90,20 +93,25 @@ class Model:
         self.flushes += 1
 
     def put(self, func, addr, cas=None, swap_add=None):
-        """Compare and swap with a right or a wrong value, or add, or store."""
+        """Compare and swap with a right or a wrong value, or add by fields, or store."""
         stores = cas is None and self.rng.random() < 0.3
         cas = not stores and self.rng.random() < 0.5 if cas is None else cas
         swap_add = self.rng.getrandbits(64) if swap_add is None else swap_add
         key = func, addr
         before = self.truth.get(key, self.memory.word(func, addr))
-        compare = before if self.rng.random() < 0.5 else self.rng.getrandbits(64)
-        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=cas, stores=stores, swap_add=swap_add, compare=compare))
+        masks, tops = draw_masks(self.rng), draw_tops(self.rng)
+        # Right where it counts, or wrong somewhere.
+        compare = before ^ self.rng.getrandbits(64) & ~masks[0] if self.rng.random() < 0.6 else self.rng.getrandbits(64)
+        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=cas, stores=stores, swap_add=swap_add,
+                             compare=compare if cas else tops, masks=MASKS.pack(compare=masks[0], swap=masks[1])))
         if key in self.memory.bad:
             self.wanted.append((1, None))
             return
         self.wanted.append((0, before))
-        if not cas or compare == before:
-            self.truth[key] = swap_add if cas or stores else (before + swap_add) & WORD
+        after = swap_add if stores else added(before, swap_add, tops)
+        after = swapped(before, compare, swap_add, masks) if cas else after
+        if after is not None:
+            self.truth[key] = after
             self.writing += 1
 
     async def finish(self):
@@ -132,6 +140,29 @@ async def results(dut, rates, places):
     for _ in range(800):
         do = model.flush if model.rng.random() < 0.1 else model.put
         do(*model.rng.choice(spots))
+    await model.finish()
+
+
+@cocotb.test()
+async def masks_and_fields(dut):
+    """OP-8, OP-9: each bit and field by itself, at the edges: carries out of the field below, all ones."""
+    model = Model(dut, 8, latency=(3, 9))
+    await model.bench.start()
+    rng, before = model.rng, model.memory.word(0, 64)
+    for bit in range(64):
+        for flip, masks in ((1 << bit, (WORD ^ 1 << bit, WORD)), (1 << bit, (1 << bit, WORD)), (0, (0, 1 << bit))):
+            swap, compare = rng.getrandbits(64), before ^ flip
+            after = swapped(before, compare, swap, masks)
+            assert (after is None) == (masks == (1 << bit, WORD))
+            model.ops.put(OP.pack(addr=8, cas=1, swap_add=swap, compare=compare,
+                                  masks=MASKS.pack(compare=masks[0], swap=masks[1])))
+            model.wanted.append((0, before))
+            before, model.writing = before if after is None else after, model.writing + (after is not None)
+        for tops, add in ((1 << bit, WORD), (1 << bit, 1), (1 << bit | 1 << 63, 1 << bit), (WORD ^ 1 << bit, WORD)):
+            model.ops.put(OP.pack(addr=8, swap_add=add, compare=tops))
+            model.wanted.append((0, before))
+            before, model.writing = added(before, add, tops), model.writing + 1
+    model.truth[0, 64] = before
     await model.finish()
 
 

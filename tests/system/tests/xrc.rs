@@ -137,6 +137,31 @@ fn atomics(bench: &mut Bench, remote_addr: u64, rkey: u32) {
             sum,
             swap,
         ),
+        // OP-9: what runs over in the lowest byte does not reach the next. OP-8: the rest of the word differs.
+        (
+            SendOp::MaskedAtomicFetchAndAdd {
+                remote_addr,
+                rkey,
+                add: 0x02ff,
+                boundaries: 0x80,
+            },
+            WcOpcode::MaskedFetchAdd,
+            swap,
+            swap - 1 + 0x200,
+        ),
+        (
+            SendOp::MaskedAtomicCmpAndSwp {
+                remote_addr,
+                rkey,
+                compare: !0xff | (swap - 1),
+                swap: 0x5555_5555,
+                compare_mask: 0xff,
+                swap_mask: 0xf_0000,
+            },
+            WcOpcode::MaskedCompSwap,
+            swap - 1 + 0x200,
+            swap - 1 + 0x200 + 0x5_0000,
+        ),
     ] {
         let number = bench.number(1);
         bench.send_to(0, number, 4, op, back, 8);

@@ -91,6 +91,32 @@ pub enum SendOp {
         /// Value to add.
         add: u64,
     },
+    /// Compare and swap of some bits of eight bytes, between two of our cards.
+    MaskedAtomicCmpAndSwp {
+        /// Virtual address at the responder, multiple of 8.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+        /// Value to compare with.
+        compare: u64,
+        /// Value to store.
+        swap: u64,
+        /// Bits to compare.
+        compare_mask: u64,
+        /// Bits to store.
+        swap_mask: u64,
+    },
+    /// Fetch and add of eight bytes in fields, between two of our cards.
+    MaskedAtomicFetchAndAdd {
+        /// Virtual address at the responder, multiple of 8.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+        /// Values to add, field by field.
+        add: u64,
+        /// The most significant bit of each field: no carry leaves it. Bit 63 may be left away; 0 is one field.
+        boundaries: u64,
+    },
     /// Eight bytes written at once: nobody sees some of them. They are the data, given inline.
     AtomicWrite {
         /// Virtual address at the responder, multiple of 8.
@@ -181,6 +207,8 @@ impl SendOp {
             Self::RdmaRead { .. } => WrOpcode::RdmaRead,
             Self::AtomicCmpAndSwp { .. } => WrOpcode::AtomicCmpAndSwp,
             Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
+            Self::MaskedAtomicCmpAndSwp { .. } => WrOpcode::MaskedAtomicCmpAndSwp,
+            Self::MaskedAtomicFetchAndAdd { .. } => WrOpcode::MaskedAtomicFetchAndAdd,
             Self::AtomicWrite { .. } => WrOpcode::AtomicWrite,
             Self::Flush(_) => WrOpcode::Flush,
             Self::BindMw(_) => WrOpcode::BindMw,
@@ -206,7 +234,10 @@ impl SendOp {
     pub(crate) fn is_atomic(&self) -> bool {
         matches!(
             self,
-            Self::AtomicCmpAndSwp { .. } | Self::AtomicFetchAndAdd { .. }
+            Self::AtomicCmpAndSwp { .. }
+                | Self::AtomicFetchAndAdd { .. }
+                | Self::MaskedAtomicCmpAndSwp { .. }
+                | Self::MaskedAtomicFetchAndAdd { .. }
         )
     }
 
@@ -277,6 +308,8 @@ pub(crate) fn needs_acknowledges(opcode: WrOpcode) -> bool {
         .with(WrOpcode::AtomicFetchAndAdd)
         .with(WrOpcode::AtomicWrite)
         .with(WrOpcode::Flush)
+        .with(WrOpcode::MaskedAtomicCmpAndSwp)
+        .with(WrOpcode::MaskedAtomicFetchAndAdd)
         .has(opcode as u32)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, SqWqeFlush, WrOpcode, wqe_index};
+use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, SqWqeFlush, SqWqeMasks, WrOpcode, wqe_index};
 use hca_dev::{DmaBuf, DmaPart};
 use hca_room::NoRoom;
 
@@ -385,13 +385,36 @@ impl SendRing {
             let (first, second) = match *op {
                 SendOp::AtomicCmpAndSwp { compare, swap, .. } => (compare, swap),
                 SendOp::AtomicFetchAndAdd { add, .. } => (add, 0),
+                SendOp::MaskedAtomicCmpAndSwp { compare, swap, .. } => (compare, swap),
+                SendOp::MaskedAtomicFetchAndAdd { add, boundaries, .. } => (add, boundaries),
                 _ => (0, 0),
             };
             wqe.store_words(at, [first, second]);
+            self.write_masks(wqe, at + ATOMIC_BYTES + SGE_BYTES, op)?;
             operands_bytes = ATOMIC_BYTES;
         }
         let length = message_length(write_sges(wqe, at + operands_bytes, sges))?;
         Ok((operands_bytes + sges.len() * SGE_BYTES, length))
+    }
+
+    /// The card reads them where they are, as it does inline data: they do not ride with the doorbell.
+    fn write_masks(&self, wqe: DmaPart<'_>, at: usize, op: &SendOp) -> Result<(), PostError> {
+        let SendOp::MaskedAtomicCmpAndSwp {
+            compare_mask,
+            swap_mask,
+            ..
+        } = *op
+        else {
+            return Ok(());
+        };
+        if self.size.stride_bytes() < at + SqWqeMasks::BYTES {
+            return Err(PostError::NoRoomForMasks);
+        }
+        let mut masks = SqWqeMasks::new();
+        masks.set_compare_mask(compare_mask);
+        masks.set_swap_mask(swap_mask);
+        wqe.store_words(at, words_of::<_, 2>(masks.as_bytes()));
+        Ok(())
     }
 
     #[inline]
@@ -494,6 +517,12 @@ impl Operands {
                 remote_addr, rkey, ..
             }
             | SendOp::AtomicFetchAndAdd {
+                remote_addr, rkey, ..
+            }
+            | SendOp::MaskedAtomicCmpAndSwp {
+                remote_addr, rkey, ..
+            }
+            | SendOp::MaskedAtomicFetchAndAdd {
                 remote_addr, rkey, ..
             } => (0, remote_addr, rkey),
         };

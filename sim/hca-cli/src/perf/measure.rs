@@ -181,6 +181,12 @@ impl<'a> Bench<'a> {
             max_send_wr: depth,
             max_recv_wr: if args.op.takes_receives() { messages } else { 1 },
             max_inline_data: if args.inline { args.inline_bytes_max() } else { 0 },
+            // The masks of a compare and swap stand behind its entry.
+            max_send_sge: if args.op == Op::MaskedCmpSwap {
+                3
+            } else {
+                QpCap::default().max_send_sge
+            },
             ..QpCap::default()
         };
         if args.srq {
@@ -531,6 +537,20 @@ impl<'a> Bench<'a> {
                     placement: Flush::GLOBAL,
                     whole_region: false,
                 }),
+                Op::MaskedFetchAdd => SendOp::MaskedAtomicFetchAndAdd {
+                    remote_addr,
+                    rkey,
+                    add: 1 << 32 | 1,
+                    boundaries: 1 << 63 | 1 << 31,
+                },
+                Op::MaskedCmpSwap => SendOp::MaskedAtomicCmpAndSwp {
+                    remote_addr,
+                    rkey,
+                    compare: 0,
+                    swap: 0,
+                    compare_mask: 0xff,
+                    swap_mask: 0xff00,
+                },
                 Op::Send | Op::UcSend | Op::Datagram | Op::Raw => SendOp::Send,
             }
         };

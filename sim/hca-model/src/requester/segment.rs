@@ -121,6 +121,20 @@ fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
             },
             ..,
         ) => O::FetchAdd,
+        (
+            Op::Atomic {
+                atomic: Atomic::MaskedCompareSwap { .. },
+                ..
+            },
+            ..,
+        ) => O::MaskedCmpSwap,
+        (
+            Op::Atomic {
+                atomic: Atomic::MaskedFetchAdd { .. },
+                ..
+            },
+            ..,
+        ) => O::MaskedFetchAdd,
         (Op::AtomicWrite { .. }, ..) => O::AtomicWrite,
         (Op::Flush { .. }, ..) => O::Flush,
         // It has no packet.
@@ -204,6 +218,16 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
             let (swap_add, compare) = match atomic {
                 Atomic::CompareSwap { compare, swap } => (swap, compare),
                 Atomic::FetchAdd { add } => (add, 0),
+                Atomic::MaskedCompareSwap {
+                    compare,
+                    swap,
+                    compare_mask,
+                    swap_mask,
+                } => {
+                    packet.payload = [compare_mask, swap_mask].map(u64::to_le_bytes).concat();
+                    (swap, compare)
+                }
+                Atomic::MaskedFetchAdd { add, boundaries } => (add, boundaries),
             };
             packet.ext.atomic_eth = Some(atomic_eth::Repr {
                 va,

@@ -94,7 +94,7 @@ impl Responder {
         }
         match operation {
             Operation::ReadRequest => self.read(packet, config, world),
-            Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite => {
+            _ if operation.is_atomic() || operation == Operation::AtomicWrite => {
                 self.atomic(packet, config, world)
             }
             Operation::Flush => self.flush_memory(packet, config, world),
@@ -269,7 +269,7 @@ impl Responder {
                 }
             }
             Some(Operation::Flush) => self.replies.flush(packet.psn, self.msn),
-            Some(Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite) => {
+            Some(operation) if operation.is_atomic() || operation == Operation::AtomicWrite => {
                 self.replies.atomic_again(packet.psn, self.msn);
             }
             Some(_) => self.acknowledge(now, config),

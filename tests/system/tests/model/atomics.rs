@@ -54,13 +54,24 @@ fn expect(duel: &mut Duel, of_card: bool, offset: u64, word: u64) {
     }
 }
 
-/// Posts atomic `index` on one of two words, and says what must come of it (OP-6, OP-7).
+/// Posts atomic `index` on one of two words, and says what must come of it (OP-6 to OP-9).
 fn post(duel: &mut Duel, from_card: bool, index: u64) {
     let offset = WORDS + 8 * (index % 2);
     let found = word(duel, !from_card, offset);
-    let atomic = match index % 3 {
+    let atomic = match index % 5 {
         0 => Atomic::FetchAdd {
             add: u64::MAX - index,
+        },
+        3 => Atomic::MaskedFetchAdd {
+            add: u64::MAX - index,
+            boundaries: 0x8000_0080_0001_0000 << (index % 8),
+        },
+        // It looks at half of the word, and is wrong in the other half; now and then it is wrong in both.
+        4 => Atomic::MaskedCompareSwap {
+            compare: found ^ 0xffff_ffff ^ u64::from(index % 2 == 1) << 40,
+            swap: !index,
+            compare_mask: !0xffff_ffff,
+            swap_mask: 0xff << (index % 56),
         },
         // One that finds what it looks for, one that does not.
         1 => Atomic::CompareSwap {
@@ -72,11 +83,7 @@ fn post(duel: &mut Duel, from_card: bool, index: u64) {
             swap: index,
         },
     };
-    let new = match atomic {
-        Atomic::FetchAdd { add } => found.wrapping_add(add),
-        Atomic::CompareSwap { compare, swap } if compare == found => swap,
-        Atomic::CompareSwap { .. } => found,
-    };
+    let new = atomic.apply(found);
     let result = TARGET + 16 * index;
     expect(duel, !from_card, offset, new);
     expect(duel, from_card, result, found);
@@ -97,6 +104,25 @@ fn post(duel: &mut Duel, from_card: bool, index: u64) {
             compare,
             swap,
         },
+        Atomic::MaskedFetchAdd { add, boundaries } => SendOp::MaskedAtomicFetchAndAdd {
+            remote_addr,
+            rkey,
+            add,
+            boundaries,
+        },
+        Atomic::MaskedCompareSwap {
+            compare,
+            swap,
+            compare_mask,
+            swap_mask,
+        } => SendOp::MaskedAtomicCmpAndSwp {
+            remote_addr,
+            rkey,
+            compare,
+            swap,
+            compare_mask,
+            swap_mask,
+        },
     };
     duel.post(index, op, result, 8);
 }
@@ -110,10 +136,11 @@ fn storm(duel: &mut Duel, from_card: bool, what: &str) {
         } else {
             duel.model_ok(index).opcode
         };
-        let wanted = if index % 3 == 0 {
-            WcOpcode::FetchAdd
-        } else {
-            WcOpcode::CompSwap
+        let wanted = match index % 5 {
+            0 => WcOpcode::FetchAdd,
+            3 => WcOpcode::MaskedFetchAdd,
+            4 => WcOpcode::MaskedCompSwap,
+            _ => WcOpcode::CompSwap,
         };
         assert_eq!(opcode, wanted, "{what}");
     }
@@ -121,7 +148,7 @@ fn storm(duel: &mut Duel, from_card: bool, what: &str) {
     duel.check_memory(what);
 }
 
-/// OP-6, OP-7, OP-10, OP-23: results and memory, with few and with many of them outstanding.
+/// OP-6 to OP-10, OP-23: results and memory, with few and with many of them outstanding.
 #[test]
 fn atomics_in_both_roles() {
     for (link, from_card) in BOTH_LINKS
