@@ -1,4 +1,4 @@
-//! Atomics through both interfaces (V-166, V-175, V-176): completions, and what is refused. The fake card does not see
+//! Atomics through both interfaces (V-166, V-175, V-176): completions, and what is refused. The lone card does not see
 //! a program's memory: what the operations do there, programs on the simulated card show (tests/programs).
 
 mod common;

@@ -19,7 +19,7 @@
 //!     function.dealloc_pd(pd)
 //! }
 //! ```
-//! Tests: `tests/`, against the fake card of `hca-fake`, whose admin queue is served by the real firmware.
+//! Tests: `tests/`, against a card with nothing around it (`hca-lone`), with the real firmware.
 #![forbid(unsafe_code)]
 
 mod base;
