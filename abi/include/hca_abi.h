@@ -327,6 +327,9 @@ enum hca_wr_opcode {
     HCA_WR_OPCODE_SEND_WITH_INV = 9, /* SEND that invalidates an R_Key at the receiver. */
     HCA_WR_OPCODE_TSO = 10, /* TCP segmentation offload. */
     HCA_WR_OPCODE_REG_MR = 11, /* Register memory under a key that is free (IBV_WR_DRIVER1). */
+    HCA_WR_OPCODE_FLUSH = 14, /* What was written before can be seen by everybody, in order with READs and atomics. */
+    HCA_WR_OPCODE_MASKED_ATOMIC_CMP_AND_SWP = 12, /* Compare and swap of some bits (IB_WR_MASKED_ATOMIC_CMP_AND_SWP). */
+    HCA_WR_OPCODE_MASKED_ATOMIC_FETCH_AND_ADD = 13, /* Fetch and add by fields (IB_WR_MASKED_ATOMIC_FETCH_AND_ADD). */
     HCA_WR_OPCODE_ATOMIC_WRITE = 15, /* 8 bytes written at once, in order with READs and atomics. */
 };
 
@@ -339,8 +342,11 @@ enum hca_wc_opcode {
     HCA_WC_OPCODE_FETCH_ADD = 4, /* Fetch and add. */
     HCA_WC_OPCODE_BIND_MW = 5, /* Memory window bind. */
     HCA_WC_OPCODE_LOCAL_INV = 6, /* Local invalidate. */
+    HCA_WC_OPCODE_FLUSH = 8, /* FLUSH. */
     HCA_WC_OPCODE_ATOMIC_WRITE = 9, /* ATOMIC WRITE. */
     HCA_WC_OPCODE_REG_MR = 10, /* Fast registration. */
+    HCA_WC_OPCODE_MASKED_COMP_SWAP = 11, /* Masked compare and swap. */
+    HCA_WC_OPCODE_MASKED_FETCH_ADD = 12, /* Masked fetch and add. */
     HCA_WC_OPCODE_RECV = 128, /* Receive of a SEND. */
     HCA_WC_OPCODE_RECV_RDMA_WITH_IMM = 129, /* Receive WQE consumed by RDMA WRITE with immediate. */
 };
@@ -731,6 +737,8 @@ enum hca_slot_state {
 #define HCA_ACCESS_ZERO_BASED (UINT64_C(1) << 5)
 #define HCA_ACCESS_ON_DEMAND (UINT64_C(1) << 6)
 #define HCA_ACCESS_HUGETLB (UINT64_C(1) << 7)
+#define HCA_ACCESS_FLUSH_GLOBAL (UINT64_C(1) << 8)
+#define HCA_ACCESS_FLUSH_PERSISTENT (UINT64_C(1) << 9)
 #define HCA_ACCESS_RELAXED_ORDERING (UINT64_C(1) << 20)
 #define HCA_ACCESS_NO_CREDITS (UINT64_C(1) << 24)
 
@@ -761,6 +769,8 @@ enum hca_slot_state {
 #define HCA_DEVICE_CAP_MANAGED_FLOW_STEERING (UINT64_C(1) << 29)
 #define HCA_DEVICE_CAP_RAW_SCATTER_FCS (UINT64_C(1) << 34)
 #define HCA_DEVICE_CAP_PCI_WRITE_END_PADDING (UINT64_C(1) << 36)
+#define HCA_DEVICE_CAP_FLUSH_GLOBAL (UINT64_C(1) << 38)
+#define HCA_DEVICE_CAP_FLUSH_PERSISTENT (UINT64_C(1) << 39)
 #define HCA_DEVICE_CAP_ATOMIC_WRITE (UINT64_C(1) << 40)
 
 /* What of a frame is hashed: the bits of ibv_rx_hash_fields. */
@@ -832,7 +842,9 @@ enum hca_slot_state {
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline
-   data. 32 + 16 * num_sge must not exceed the stride. */
+   data, a FLUSH `sq_wqe_flush` at byte 32, and no data. 32 + 16 * num_sge must not exceed the stride. */
+   data; a masked compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least. 32 +
+   16 * num_sge must not exceed the stride. */
 struct hca_sq_wqe_ctrl {
     uint8_t bytes[32];
 };
@@ -927,6 +939,29 @@ struct hca_sq_wqe_atomic {
 #define HCA_SQ_WQE_ATOMIC_COMPARE_ADD_BITS 64u
 #define HCA_SQ_WQE_ATOMIC_SWAP_LSB 64u
 #define HCA_SQ_WQE_ATOMIC_SWAP_BITS 64u
+
+/* Bytes 32..48 of a FLUSH WQE; its remote_addr and rkey name the range, or the region, and its length
+   is 0. */
+struct hca_sq_wqe_flush {
+    uint8_t bytes[16];
+};
+#define HCA_SQ_WQE_FLUSH_BYTES 16u
+#define HCA_SQ_WQE_FLUSH_LENGTH_LSB 0u
+#define HCA_SQ_WQE_FLUSH_LENGTH_BITS 32u
+#define HCA_SQ_WQE_FLUSH_PLACEMENT_LSB 32u
+#define HCA_SQ_WQE_FLUSH_PLACEMENT_BITS 4u
+#define HCA_SQ_WQE_FLUSH_SELECTIVITY_LSB 36u
+#define HCA_SQ_WQE_FLUSH_SELECTIVITY_BITS 2u
+/* Bytes 64..80 of a masked compare and swap. They leave as they stand here, as the payload of its
+   request. */
+struct hca_sq_wqe_masks {
+    uint8_t bytes[16];
+};
+#define HCA_SQ_WQE_MASKS_BYTES 16u
+#define HCA_SQ_WQE_MASKS_COMPARE_MASK_LSB 0u
+#define HCA_SQ_WQE_MASKS_COMPARE_MASK_BITS 64u
+#define HCA_SQ_WQE_MASKS_SWAP_MASK_LSB 64u
+#define HCA_SQ_WQE_MASKS_SWAP_MASK_BITS 64u
 
 /* Bytes 32..64 of a BIND_MW or REG_MR WQE; remote_addr is the first address of the window or region,
    rkey its new key, and num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32. */
@@ -1112,6 +1147,8 @@ struct hca_qpc {
 #define HCA_QPC_SRQN_BITS 24u
 #define HCA_QPC_MAX_DEST_RD_ATOMIC_LSB 344u
 #define HCA_QPC_MAX_DEST_RD_ATOMIC_BITS 5u
+#define HCA_QPC_FLUSH_GLOBAL_LSB 349u
+#define HCA_QPC_FLUSH_GLOBAL_BITS 1u
 #define HCA_QPC_CREDITS_LSB 350u
 #define HCA_QPC_CREDITS_BITS 1u
 #define HCA_QPC_SELECTIVE_LSB 351u
@@ -1211,6 +1248,8 @@ struct hca_mpt {
 #define HCA_MPT_MW_BIND_BITS 1u
 #define HCA_MPT_ZERO_BASED_LSB 13u
 #define HCA_MPT_ZERO_BASED_BITS 1u
+#define HCA_MPT_FLUSH_GLOBAL_LSB 14u
+#define HCA_MPT_FLUSH_GLOBAL_BITS 1u
 #define HCA_MPT_TAG_LSB 16u
 #define HCA_MPT_TAG_BITS 8u
 #define HCA_MPT_FUNC_LSB 24u
@@ -2123,6 +2162,8 @@ struct hca_query_device_result {
 #define HCA_QUERY_DEVICE_RESULT_MAX_PKEYS_BITS 16u
 #define HCA_QUERY_DEVICE_RESULT_LOCAL_CA_ACK_DELAY_LSB 1168u
 #define HCA_QUERY_DEVICE_RESULT_LOCAL_CA_ACK_DELAY_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_MASKED_ATOMIC_CAP_LSB 1176u
+#define HCA_QUERY_DEVICE_RESULT_MASKED_ATOMIC_CAP_BITS 8u
 #define HCA_QUERY_DEVICE_RESULT_MAX_GIDS_LSB 1184u
 #define HCA_QUERY_DEVICE_RESULT_MAX_GIDS_BITS 16u
 #define HCA_QUERY_DEVICE_RESULT_NUM_COMP_VECTORS_LSB 1200u

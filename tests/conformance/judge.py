@@ -27,9 +27,9 @@ GRH_NEXT_IBA = 27
 OPERATIONS = {0x03: "ImmDt", 0x05: "ImmDt", 0x06: "RETH", 0x09: "ImmDt", 0x0A: "RETH", 0x0B: "RETH ImmDt",
               0x0C: "RETH", 0x0D: "AETH", 0x0F: "AETH", 0x10: "AETH", 0x11: "AETH", 0x12: "AETH AtomicAckETH",
               0x13: "AtomicETH", 0x14: "AtomicETH", 0x16: "IETH", 0x17: "IETH",
-              0x1D: "RETH"}
+              0x1C: "FETH RETH", 0x1D: "RETH"}
 HEADER_BYTES = {"RETH": 16, "AETH": 4, "ImmDt": 4, "AtomicETH": 28, "AtomicAckETH": 8, "DETH": 8, "IETH": 4,
-                "XRCETH": 4}
+                "XRCETH": 4, "FETH": 4}
 SERVICES = ("RC", "UC", "RD", "UD", "CNP", "XRC")
 OPERATION_NAMES = (
     "SEND First", "SEND Middle", "SEND Last", "SEND Last imm", "SEND Only", "SEND Only imm", "WRITE First",
@@ -143,6 +143,8 @@ class Packet:
     def header_names(self):
         names = OPERATIONS.get(self.opcode & 0x1F, "")
         service = SERVICES[self.opcode >> 5] if self.opcode >> 5 < len(SERVICES) else ""
+        if self.opcode >> 6 == 3:    # of the manufacturer's range: masked atomics, as those without masks
+            service = "XRC" if self.opcode & 0x20 else "RC"
         if service == "XRC" and self.opcode & 0x1F not in range(0x0D, 0x13):
             names = f"XRCETH {names}"  # annex A14: in every request
         return (f"DETH {names}" if service == "UD" else names).split()

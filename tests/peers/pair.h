@@ -2,6 +2,7 @@
 // in its middle and an RC QP, and a socket between them. PROGRAM is the name of the program.
 #include <errno.h>
 #include <netdb.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ struct side {
     struct ibv_wc wc; // the last completion
     unsigned char *page;
     struct ibv_qp *(*make)(struct side *); // of another kind than a plain one
+    int qp_rights; // besides ALL
     int gid_index, socket;
 };
 
@@ -77,7 +79,8 @@ static inline void connect_qp(struct side *side, int rights) {
         .send_cq = side->cq, .recv_cq = side->cq, .cap = {4, 4, 1, 1}, .qp_type = IBV_QPT_RC};
     side->qp = side->make ? side->make(side) : ibv_create_qp(side->pd, &init);
     if (!side->granted || !side->qp) die("region and QP");
-    modify(side->qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL},
+    modify(side->qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 1,
+                                          .qp_access_flags = ALL | side->qp_rights},
            IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     struct end mine = {.address = (uintptr_t)side->page + START, .qpn = side->qp->qp_num,
                        .psn = lrand48() & 0xffffff, .rkey = side->granted->rkey};

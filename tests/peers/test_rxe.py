@@ -191,6 +191,24 @@ def test_atomic_writes(cable, row, case, server):
     row.result(f"client gets '{WRITTEN[case]}'; works afterwards")
 
 
+FLUSHED = {"good": "success", "region": "success", "nothing": "success", "many": "success", "rkey": ACCESS,
+           "rights": ACCESS, "rights-region": ACCESS, "behind": ACCESS, "persistent": ACCESS}
+# Who has no persistent memory refuses: soft-RoCE by another name, for its QP has not the right either.
+FLUSHED_BY_RXE = {**FLUSHED, "persistent": "remote invalid request error"}
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("case", [pytest.param(name, marks=[pytest.mark.quick] * (name == "good")) for name in FLUSHED])
+def test_flushes(cable, row, case, server):
+    """Global visibility: what soft-RoCE means by it, and what it refuses."""
+    row("flushes", f"-c {case}", ends(server))
+    status = (FLUSHED_BY_RXE if server == "rxe" else FLUSHED)[case]
+    done = cable.run_pair(lambda device, gid: ["flushes", "-d", device, "-x", gid, "-c", case], server=server)
+    assert [end.code for end in done] == [0, 0], done
+    assert [end.text.lower().splitlines() for end in done] == [[WORKS], [f"client: {status}", WORKS]]
+    row.result(f"client gets '{status}'; works afterwards")
+
+
 @pytest.mark.parametrize("server", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_shared_receive_queue(cable, row, kind, server):

@@ -176,6 +176,9 @@ class WrOpcode(enum.IntEnum):
     SEND_WITH_INV = 0x9
     TSO = 0xa
     REG_MR = 0xb
+    FLUSH = 0xe
+    MASKED_ATOMIC_CMP_AND_SWP = 0xc
+    MASKED_ATOMIC_FETCH_AND_ADD = 0xd
     ATOMIC_WRITE = 0xf
 
 
@@ -189,8 +192,11 @@ class WcOpcode(enum.IntEnum):
     FETCH_ADD = 0x4
     BIND_MW = 0x5
     LOCAL_INV = 0x6
+    FLUSH = 0x8
     ATOMIC_WRITE = 0x9
     REG_MR = 0xa
+    MASKED_COMP_SWAP = 0xb
+    MASKED_FETCH_ADD = 0xc
     RECV = 0x80
     RECV_RDMA_WITH_IMM = 0x81
 
@@ -600,6 +606,7 @@ class BthOpcode(enum.IntEnum):
     RC_FETCH_ADD = 0x14
     RC_SEND_LAST_INV = 0x16
     RC_SEND_ONLY_INV = 0x17
+    RC_FLUSH = 0x1c
     RC_ATOMIC_WRITE = 0x1d
     UC_SEND_FIRST = 0x20
     UC_SEND_MIDDLE = 0x21
@@ -661,7 +668,12 @@ class BthOpcode(enum.IntEnum):
     XRC_FETCH_ADD = 0xb4
     XRC_SEND_LAST_INV = 0xb6
     XRC_SEND_ONLY_INV = 0xb7
+    XRC_FLUSH = 0xbc
     XRC_ATOMIC_WRITE = 0xbd
+    RC_MASKED_CMP_SWAP = 0xd3
+    RC_MASKED_FETCH_ADD = 0xd4
+    XRC_MASKED_CMP_SWAP = 0xf3
+    XRC_MASKED_FETCH_ADD = 0xf4
 
 
 class QpAttr(enum.IntFlag):
@@ -702,6 +714,8 @@ class Access(enum.IntFlag):
     ZERO_BASED = 0x20
     ON_DEMAND = 0x40
     HUGETLB = 0x80
+    FLUSH_GLOBAL = 0x100
+    FLUSH_PERSISTENT = 0x200
     RELAXED_ORDERING = 0x100000
     NO_CREDITS = 0x1000000
 
@@ -735,6 +749,8 @@ class DeviceCap(enum.IntFlag):
     MANAGED_FLOW_STEERING = 0x20000000
     RAW_SCATTER_FCS = 0x400000000
     PCI_WRITE_END_PADDING = 0x1000000000
+    FLUSH_GLOBAL = 0x4000000000
+    FLUSH_PERSISTENT = 0x8000000000
     ATOMIC_WRITE = 0x10000000000
 
 
@@ -878,6 +894,19 @@ STRUCTS = {
             "swap": (64, 64),
         },
     },
+    "sq_wqe_flush": {
+        "bytes": 16,
+        "fields": {
+            "length": (0, 32),
+            "placement": (32, 4),
+            "selectivity": (36, 2),
+    "sq_wqe_masks": {
+        "bytes": 16,
+        "fields": {
+            "compare_mask": (0, 64),
+            "swap_mask": (64, 64),
+        },
+    },
     "sq_wqe_bind": {
         "bytes": 32,
         "fields": {
@@ -982,6 +1011,7 @@ STRUCTS = {
             "rq_log_stride": (317, 2),
             "srqn": (320, 24),
             "max_dest_rd_atomic": (344, 5),
+            "flush_global": (349, 1),
             "credits": (350, 1),
             "selective": (351, 1),
             "sq_psn": (352, 24),
@@ -1033,6 +1063,7 @@ STRUCTS = {
             "remote_atomic": (11, 1),
             "mw_bind": (12, 1),
             "zero_based": (13, 1),
+            "flush_global": (14, 1),
             "tag": (16, 8),
             "func": (24, 8),
             "pd": (32, 24),
@@ -1579,6 +1610,7 @@ STRUCTS = {
             "max_srq_sge": (1120, 32),
             "max_pkeys": (1152, 16),
             "local_ca_ack_delay": (1168, 8),
+            "masked_atomic_cap": (1176, 8),
             "max_gids": (1184, 16),
             "num_comp_vectors": (1200, 16),
             "max_eq": (1216, 32),
@@ -2202,6 +2234,14 @@ HEADERS = {
         "fields": {
             "resv8": (0, 8),
             "xrcsrq": (8, 24),
+        },
+    },
+    "feth": {
+        "bytes": 4,
+        "fields": {
+            "resv26": (0, 26),
+            "sel": (26, 2),
+            "plt": (28, 4),
         },
     },
     "reth": {

@@ -23,7 +23,7 @@ def cost_of(size, interval):
 def wire_bytes(payload, opcode, overhead=26):
     """Bytes of a packet on the wire; `overhead` of an InfiniBand packet without GRH."""
     extra = 16 if opcode in (0x06, 0x0A, 0x0B, 0x0C) else 4 if 0x0D <= opcode <= 0x11 else 0
-    extra = {0x12: 12, 0x13: 28, 0x14: 28, 0x1D: 24}.get(opcode, extra)   # of atomics
+    extra = {0x12: 12, 0x13: 28, 0x14: 28, 0x1C: 20, 0x1D: 24}.get(opcode, extra)   # of atomics
     return (payload + 3 & ~3) + overhead + extra
 
 

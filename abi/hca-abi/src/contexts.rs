@@ -87,6 +87,8 @@ layout! {
         srqn set_srqn: u32 [40, 0, 24];
         /// READs and atomics that the peer may have outstanding here, 0..=16.
         max_dest_rd_atomic set_max_dest_rd_atomic: u8 [43, 0, 5];
+        /// Peer may FLUSH, for global visibility.
+        flush_global set_flush_global: bool [43, 5, 1];
         /// RC: credits are told (without an SRQ), and those of the peer limit what needs a receive WQE there.
         credits set_credits: bool [43, 6, 1] "X-3";
         /// RC, and so does the peer: WRITEs may pass one another, and what is lost of them is sent again alone.
@@ -188,6 +190,8 @@ layout! {
         mw_bind set_mw_bind: bool [1, 4, 1];
         /// Addresses count from 0 at the start of the region.
         zero_based set_zero_based: bool [1, 5, 1];
+        /// Peer may FLUSH, for global visibility.
+        flush_global set_flush_global: bool [1, 6, 1];
         /// Low byte of the key.
         tag set_tag: u8 [2, 0, 8];
         /// Owning function.
@@ -364,23 +368,30 @@ layout! {
 }
 
 impl Mpt {
-    /// Sets the six access bits from `access` flags; other bits of `flags` are ignored.
+    /// Sets the access bits that there are from `access` flags; other bits of `flags` are ignored.
     pub fn set_access(&mut self, flags: u32) {
         self.0[1] = (flags & MPT_ACCESS) as u8;
+        self.set_flush_global(flags & access::FLUSH_GLOBAL != 0);
     }
 
-    /// The six access bits as `access` flags.
+    /// The access bits as `access` flags.
     pub fn access(&self) -> u32 {
-        u32::from(self.0[1]) & MPT_ACCESS
+        let flush = if self.flush_global() {
+            access::FLUSH_GLOBAL
+        } else {
+            0
+        };
+        u32::from(self.0[1]) & MPT_ACCESS | flush
     }
 }
 
 impl Qpc {
-    /// Sets remote_write, remote_read, remote_atomic, selective and credits from `access` flags.
+    /// Sets remote_write, remote_read, remote_atomic, flush_global, selective and credits from `access` flags.
     pub fn set_access(&mut self, flags: u32) {
         self.set_remote_write(flags & access::REMOTE_WRITE != 0);
         self.set_remote_read(flags & access::REMOTE_READ != 0);
         self.set_remote_atomic(flags & access::REMOTE_ATOMIC != 0);
+        self.set_flush_global(flags & access::FLUSH_GLOBAL != 0);
         self.set_selective(flags & access::RELAXED_ORDERING != 0);
         self.set_credits(flags & access::NO_CREDITS == 0);
     }

@@ -64,6 +64,12 @@ WrOpcode("wr_opcode", "WrOp", 8, Hardware) {
         Tso = 10,
         /// Register memory under a key that is free (IBV_WR_DRIVER1).
         RegMr = 11,
+        /// Compare and swap of some bits (IB_WR_MASKED_ATOMIC_CMP_AND_SWP).
+        MaskedAtomicCmpAndSwp = 12,
+        /// Fetch and add by fields (IB_WR_MASKED_ATOMIC_FETCH_AND_ADD).
+        MaskedAtomicFetchAndAdd = 13,
+        /// What was written before can be seen by everybody, in order with READs and atomics.
+        Flush = 14,
         /// 8 bytes written at once, in order with READs and atomics.
         AtomicWrite = 15,
     }
@@ -86,10 +92,16 @@ WcOpcode("wc_opcode", "WcOp", 8, Hardware) {
         BindMw = 5,
         /// Local invalidate.
         LocalInv = 6,
+        /// FLUSH.
+        Flush = 8,
         /// ATOMIC WRITE.
         AtomicWrite = 9,
         /// Fast registration.
         RegMr = 10,
+        /// Masked compare and swap.
+        MaskedCompSwap = 11,
+        /// Masked fetch and add.
+        MaskedFetchAdd = 12,
         /// Receive of a SEND.
         Recv = 128,
         /// Receive WQE consumed by RDMA WRITE with immediate.

@@ -84,6 +84,10 @@ abi_flags! {
         ON_DEMAND = 6,
         /// Huge pages.
         HUGETLB = 7,
+        /// Peer may FLUSH, so that all can see what it has written.
+        FLUSH_GLOBAL = 8,
+        /// Peer may FLUSH, so that what it has written outlives a loss of power. Nobody gets it.
+        FLUSH_PERSISTENT = 9,
         /// A hint that writes may pass one another.
         RELAXED_ORDERING = 20,
         /// Of a QP alone, and no program's (a bit of the optional range): a connection without end-to-end credits.
@@ -146,6 +150,10 @@ abi_flags! {
         RAW_SCATTER_FCS = 34,
         /// Writes can be padded to cache lines.
         PCI_WRITE_END_PADDING = 36,
+        /// FLUSH, so that all can see what was written.
+        FLUSH_GLOBAL = 38,
+        /// FLUSH, so that what was written outlives a loss of power.
+        FLUSH_PERSISTENT = 39,
         /// ATOMIC WRITE.
         ATOMIC_WRITE = 40,
     }
@@ -297,5 +305,5 @@ abi_flags! {
     }
 }
 
-/// The access rights that an MPT entry keeps, in its byte 1.
+/// The access rights that an MPT entry keeps as they are, in its byte 1; FLUSH_GLOBAL has a place of its own.
 pub const MPT_ACCESS: u32 = 0x3f;

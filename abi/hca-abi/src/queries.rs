@@ -98,6 +98,8 @@ layout! {
         max_pkeys set_max_pkeys: u16 [144, 0, 16] "V-30";
         /// Local acknowledge delay code.
         local_ca_ack_delay set_local_ca_ack_delay: u8 [146, 0, 8] "V-30";
+        /// atomic_cap of masked atomics.
+        masked_atomic_cap set_masked_atomic_cap: u8 [147, 0, 8] "OP-8";
         /// GID table entries.
         max_gids set_max_gids: u16 [148, 0, 16];
         /// MSI-X vectors of this function.

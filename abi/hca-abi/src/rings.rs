@@ -9,6 +9,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &SqWqeCtrl::TABLE,
     &SqWqeUdCtrl::TABLE,
     &SqWqeAtomic::TABLE,
+    &SqWqeFlush::TABLE,
+    &SqWqeMasks::TABLE,
     &SqWqeBind::TABLE,
     &Sge::TABLE,
     &RqWqeCtrl::TABLE,
@@ -19,8 +21,9 @@ pub const STRUCTS: &[&StructDef] = &[
 
 layout! {
     /// First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
-    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data.
-    /// 32 + 16 * num_sge must not exceed the stride.
+    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data,
+    /// a FLUSH `sq_wqe_flush` at byte 32, and no data; a masked compare and swap has `sq_wqe_masks` at byte 64, so
+    /// its stride is 128 at least. 32 + 16 * num_sge must not exceed the stride.
     SqWqeCtrl("sq_wqe_ctrl", 32, Hardware) {
         /// wr_opcode.
         opcode set_opcode: u8 [0, 0, 8] "V-116";
@@ -111,8 +114,31 @@ layout! {
     SqWqeAtomic("sq_wqe_atomic", 16, Hardware) {
         /// COMP_SWAP: value to compare with; FETCH_ADD: value to add.
         compare_add set_compare_add: u64 [0, 0, 64];
-        /// COMP_SWAP: value to store.
-        swap set_swap: u64 [8, 0, 64];
+        /// COMP_SWAP: value to store. Masked FETCH_ADD: the most significant bit of each field; the highest one may be
+        /// left away, so 0 is one field.
+        swap set_swap: u64 [8, 0, 64] "OP-9";
+    }
+}
+
+layout! {
+    /// Bytes 64..80 of a masked compare and swap. They leave as they stand here, as the payload of its request.
+    SqWqeMasks("sq_wqe_masks", 16, Hardware) {
+        /// Bits to compare.
+        compare_mask set_compare_mask: u64 [0, 0, 64] "OP-8";
+        /// Bits to store.
+        swap_mask set_swap_mask: u64 [8, 0, 64] "OP-8";
+    }
+}
+
+layout! {
+    /// Bytes 32..48 of a FLUSH WQE; its remote_addr and rkey name the range, or the region, and its length is 0.
+    SqWqeFlush("sq_wqe_flush", 16, Hardware) {
+        /// Bytes of the range.
+        length set_length: u32 [0, 0, 32];
+        /// Placement type: bit 0 global visibility, bit 1 persistence.
+        placement set_placement: u8 [4, 0, 4];
+        /// Selectivity level: 0 the range, 1 the whole region.
+        selectivity set_selectivity: u8 [4, 4, 2];
     }
 }
 

@@ -15,6 +15,7 @@ pub const HEADERS: &[&HeaderDef] = &[
     &rdeth::DEF,
     &deth::DEF,
     &xrceth::DEF,
+    &feth::DEF,
     &reth::DEF,
     &atomic_eth::DEF,
     &aeth::DEF,
@@ -136,6 +137,13 @@ header! {
     xrceth, "XRCETH", 4 bytes, "Extended reliable connection extended transport header (annex A14).";
     resv8 / set_resv8: u8 = (0, 7, 8), "Reserved, 0.";
     xrcsrq / set_xrcsrq: u32 = (1, 7, 24), "Shared receive queue at the destination.";
+}
+
+header! {
+    feth, "FETH", 4 bytes, "FLUSH extended transport header (annex A19).";
+    resv26 / set_resv26: u32 = (0, 7, 26), "Reserved, 0.";
+    sel / set_sel: u8 = (3, 5, 2), "Selectivity level: 0 the range in the RETH, 1 the whole memory region.";
+    plt / set_plt: u8 = (3, 3, 4), "Placement type: bit 0 global visibility, bit 1 persistence.";
 }
 
 header! {

@@ -36,8 +36,8 @@ pub use flow_control::{
     BLOCK_BYTES, BLOCK_COUNTS, CREDITS_MAX, FLOW_CONTROL_LEN, FlowControl, FlowControlError, FlowControlOp,
     blocks,
 };
-pub use headers::{HEADERS, aeth, atomic_ack_eth, atomic_eth, bth, deth, ethernet, fcp, grh, ieth, immdt};
-pub use headers::{ipv4, ipv6, lrh, rdeth, reth, udp, vlan, xrceth};
+pub use headers::{HEADERS, aeth, atomic_ack_eth, atomic_eth, bth, deth, ethernet, fcp, feth, grh, ieth};
+pub use headers::{immdt, ipv4, ipv6, lrh, rdeth, reth, udp, vlan, xrceth};
 pub use opcode::{ExtHeader, Opcode, Operation, Service};
 pub use packet::{ExtHeaders, PacketRepr, WholePacket};
 pub use psn::Psn;

@@ -1,7 +1,11 @@
-//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17; ATOMIC WRITE: annex A19).
+//! BTH opcodes (IBA vol1 9.2.1, table 38; XRC: annex A14; CNP: annex A17; FLUSH, ATOMIC WRITE: annex A19). Masked
+//! atomics are of the manufacturer's range (0xc0 to 0xff), and of ours alone.
 
 use crate::WireError;
 use core::fmt;
+
+/// First opcode of the manufacturer's range: bit 5 tells XRC from RC there.
+const MANUFACTURERS: u8 = 0xc0;
 
 /// Transport service: the three top bits of an opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +34,8 @@ pub enum ExtHeader {
     Deth,
     /// XRC ETH.
     Xrceth,
+    /// FLUSH ETH.
+    Feth,
     /// RDMA ETH.
     Reth,
     /// Atomic ETH.
@@ -46,10 +52,11 @@ pub enum ExtHeader {
 
 impl ExtHeader {
     /// All of them, in wire order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Rdeth,
         Self::Deth,
         Self::Xrceth,
+        Self::Feth,
         Self::Reth,
         Self::AtomicEth,
         Self::Aeth,
@@ -64,6 +71,7 @@ impl ExtHeader {
             Self::Rdeth => &crate::rdeth::DEF,
             Self::Deth => &crate::deth::DEF,
             Self::Xrceth => &crate::xrceth::DEF,
+            Self::Feth => &crate::feth::DEF,
             Self::Reth => &crate::reth::DEF,
             Self::AtomicEth => &crate::atomic_eth::DEF,
             Self::Aeth => &crate::aeth::DEF,
@@ -76,7 +84,7 @@ impl ExtHeader {
 
 macro_rules! operations {
     ($( $name:ident = $value:literal, $text:literal; )+) => {
-        /// Operation: the five low bits of an opcode.
+        /// Operation: the five low bits of an opcode; of the manufacturer's range 0x20 more.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Operation {
@@ -124,7 +132,10 @@ operations! {
     Resync = 21, "RESYNC";
     SendLastInv = 22, "SEND Last with Invalidate";
     SendOnlyInv = 23, "SEND Only with Invalidate";
+    Flush = 28, "FLUSH";
     AtomicWrite = 29, "ATOMIC WRITE";
+    MaskedCmpSwap = 0x33, "Masked CmpSwap";
+    MaskedFetchAdd = 0x34, "Masked FetchAdd";
 }
 
 macro_rules! opcodes {
@@ -160,7 +171,7 @@ opcodes! {
     RcReadRequest = 0x0c, RcReadResponseFirst = 0x0d, RcReadResponseMiddle = 0x0e,
     RcReadResponseLast = 0x0f, RcReadResponseOnly = 0x10, RcAcknowledge = 0x11,
     RcAtomicAcknowledge = 0x12, RcCmpSwap = 0x13, RcFetchAdd = 0x14, RcSendLastInv = 0x16,
-    RcSendOnlyInv = 0x17, RcAtomicWrite = 0x1d,
+    RcSendOnlyInv = 0x17, RcFlush = 0x1c, RcAtomicWrite = 0x1d,
     UcSendFirst = 0x20, UcSendMiddle = 0x21, UcSendLast = 0x22, UcSendLastImm = 0x23,
     UcSendOnly = 0x24, UcSendOnlyImm = 0x25, UcWriteFirst = 0x26, UcWriteMiddle = 0x27,
     UcWriteLast = 0x28, UcWriteLastImm = 0x29, UcWriteOnly = 0x2a, UcWriteOnlyImm = 0x2b,
@@ -178,7 +189,8 @@ opcodes! {
     XrcReadRequest = 0xac, XrcReadResponseFirst = 0xad, XrcReadResponseMiddle = 0xae,
     XrcReadResponseLast = 0xaf, XrcReadResponseOnly = 0xb0, XrcAcknowledge = 0xb1,
     XrcAtomicAcknowledge = 0xb2, XrcCmpSwap = 0xb3, XrcFetchAdd = 0xb4, XrcSendLastInv = 0xb6,
-    XrcSendOnlyInv = 0xb7, XrcAtomicWrite = 0xbd,
+    XrcSendOnlyInv = 0xb7, XrcFlush = 0xbc, XrcAtomicWrite = 0xbd,
+    RcMaskedCmpSwap = 0xd3, RcMaskedFetchAdd = 0xd4, XrcMaskedCmpSwap = 0xf3, XrcMaskedFetchAdd = 0xf4,
 }
 
 impl Operation {
@@ -197,9 +209,12 @@ impl Operation {
         matches!(self as u8, 13..=16)
     }
 
-    /// A compare-and-swap or fetch-and-add request.
+    /// A compare-and-swap or fetch-and-add request, with masks or without.
     pub const fn is_atomic(self) -> bool {
-        matches!(self, Self::CmpSwap | Self::FetchAdd)
+        matches!(
+            self,
+            Self::CmpSwap | Self::FetchAdd | Self::MaskedCmpSwap | Self::MaskedFetchAdd
+        )
     }
 
     /// Goes from responder to requester.
@@ -242,7 +257,12 @@ impl Operation {
     pub const fn has_reth(self) -> bool {
         matches!(
             self,
-            Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImm | Self::ReadRequest | Self::AtomicWrite
+            Self::WriteFirst
+                | Self::WriteOnly
+                | Self::WriteOnlyImm
+                | Self::ReadRequest
+                | Self::AtomicWrite
+                | Self::Flush
         )
     }
 
@@ -266,7 +286,10 @@ impl Operation {
 
     /// May carry payload.
     pub const fn has_payload(self) -> bool {
-        self.is_send() || self.is_write() || self.is_read_response() || matches!(self, Self::AtomicWrite)
+        self.is_send()
+            || self.is_write()
+            || self.is_read_response()
+            || matches!(self, Self::AtomicWrite | Self::MaskedCmpSwap)
     }
 }
 
@@ -279,15 +302,18 @@ impl Opcode {
             2 => Service::Rd,
             3 => Service::Ud,
             4 => Service::Cnp,
+            6 => Service::Rc,
             _ => Service::Xrc,
         }
     }
 
     /// Operation of the opcode; `None` for [`Opcode::Cnp`], which is none of them.
     pub const fn operation(self) -> Option<Operation> {
+        let code = self as u8;
         match self {
             Self::Cnp => None,
-            _ => Operation::from_code(self as u8 & 0x1f),
+            _ if code >= MANUFACTURERS => Operation::from_code(code & 0x1f | 0x20),
+            _ => Operation::from_code(code & 0x1f),
         }
     }
 
@@ -304,6 +330,7 @@ impl Opcode {
                 matches!(service, Service::Ud) || (matches!(service, Service::Rd) && !operation.is_response())
             }
             ExtHeader::Xrceth => matches!(service, Service::Xrc) && !operation.is_response(),
+            ExtHeader::Feth => matches!(operation, Operation::Flush),
             ExtHeader::Reth => operation.has_reth(),
             ExtHeader::AtomicEth => operation.is_atomic(),
             ExtHeader::Aeth => operation.has_aeth(),

@@ -52,6 +52,7 @@ ext_headers! {
     rdeth: rdeth = Rdeth, "Reliable datagram ETH.";
     deth: deth = Deth, "Datagram ETH.";
     xrceth: xrceth = Xrceth, "XRC ETH.";
+    feth: feth = Feth, "FLUSH ETH.";
     reth: reth = Reth, "RDMA ETH.";
     atomic_eth: atomic_eth = AtomicEth, "Atomic ETH.";
     aeth: aeth = Aeth, "ACK ETH.";

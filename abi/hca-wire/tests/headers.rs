@@ -87,6 +87,8 @@ fn extended_headers_wire_4() {
     golden!(rdeth, [9, 0x12, 0x34, 0x56], { resv8: 9, ee_context: 0x123456 });
     golden!(deth, [0x80, 0x01, 0, 0, 0, 0, 0, 1], { qkey: QKEY_GSI, resv8: 0, src_qp: 1 });
     golden!(xrceth, [0, 0xab, 0xcd, 0xef], { resv8: 0, xrcsrq: 0xabcdef });
+    golden!(feth, [0, 0, 0, 0x11], { resv26: 0, sel: 1, plt: 1 });
+    golden!(feth, [0xff, 0xff, 0xff, 0xc2], { resv26: 0x3ff_ffff, sel: 0, plt: 2 });
     golden!(reth, [1, 0x71, 0x0a, 0x1c, 1, 0x5d, 0x40, 2, 0x38, 0xf2, 0x7a, 5, 0, 0, 0, 0x0e], {
         va: 0x01710a1c015d4002, rkey: 0x38f27a05, dma_len: 14,
     });
@@ -119,6 +121,7 @@ fn header_sizes_wire_1_to_11() {
         ("RDETH", 4),
         ("DETH", 8),
         ("XRCETH", 4),
+        ("FETH", 4),
         ("RETH", 16),
         ("AtomicETH", 28),
         ("AETH", 4),

@@ -18,7 +18,7 @@ macro_rules! every_header_round_trips {
     };
 }
 every_header_round_trips! {
-    ethernet vlan ipv4 ipv6 udp lrh grh bth rdeth deth xrceth reth atomic_eth aeth atomic_ack_eth immdt ieth
+    ethernet vlan ipv4 ipv6 udp lrh grh bth rdeth deth xrceth feth reth atomic_eth aeth atomic_ack_eth immdt ieth
 }
 
 fn link() -> impl Strategy<Value = Link> {

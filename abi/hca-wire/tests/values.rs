@@ -36,8 +36,11 @@ fn opcode_services_x_2() {
     assert_eq!(of(0x64), Ok((Service::Ud, Some(Operation::SendOnly))));
     assert_eq!(of(0x81), Ok((Service::Cnp, None)));
     assert_eq!(of(0xb4), Ok((Service::Xrc, Some(Operation::FetchAdd))));
+    assert_eq!(of(0xd3), Ok((Service::Rc, Some(Operation::MaskedCmpSwap))));
+    assert_eq!(of(0xf4), Ok((Service::Xrc, Some(Operation::MaskedFetchAdd))));
     for byte in [
-        0x15, 0x18, 0x1c, 0x1e, 0x2c, 0x36, 0x3d, 0x56, 0x5d, 0x60, 0x63, 0x66, 0x7d, 0x80, 0xb5, 0xb8, 0xff,
+        0x15, 0x18, 0x1b, 0x1e, 0x2c, 0x36, 0x3d, 0x56, 0x5d, 0x60, 0x63, 0x66, 0x7d, 0x80, 0xb5, 0xb8, 0xc0,
+        0xd2, 0xd5, 0xf2, 0xff,
     ] {
         assert_eq!(of(byte), Err(WireError::UnknownOpcode(byte)));
     }
@@ -52,7 +55,7 @@ fn opcode_services_x_2() {
         let expected = usize::from(opcode != Opcode::Cnp);
         assert_eq!(classes.iter().filter(|&&yes| yes).count(), expected, "{opcode}");
     }
-    assert_eq!(Opcode::ALL.len(), 24 + 12 + 22 + 2 + 1 + 24);
+    assert_eq!(Opcode::ALL.len(), 25 + 12 + 22 + 2 + 1 + 25 + 4);
 }
 
 /// Extended headers as IBA vol1 table 38 and annex A14 list them.
@@ -77,6 +80,8 @@ fn opcode_headers() {
         (Opcode::RcCmpSwap, &[AtomicEth]),
         (Opcode::RcAtomicWrite, &[Reth]),
         (Opcode::XrcAtomicWrite, &[Xrceth, Reth]),
+        (Opcode::RcFlush, &[Feth, Reth]),
+        (Opcode::XrcFlush, &[Xrceth, Feth, Reth]),
         (Opcode::UcWriteOnly, &[Reth]),
         (Opcode::RdSendOnlyImm, &[Rdeth, Deth, ImmDt]),
         (Opcode::RdWriteOnlyImm, &[Rdeth, Deth, Reth, ImmDt]),
@@ -93,6 +98,8 @@ fn opcode_headers() {
         (Opcode::XrcWriteOnlyImm, &[Xrceth, Reth, ImmDt]),
         (Opcode::XrcReadResponseOnly, &[Aeth]),
         (Opcode::XrcCmpSwap, &[Xrceth, AtomicEth]),
+        (Opcode::RcMaskedFetchAdd, &[AtomicEth]),
+        (Opcode::XrcMaskedCmpSwap, &[Xrceth, AtomicEth]),
         (Opcode::Cnp, &[]),
     ];
     for (opcode, expected) in table {
@@ -109,6 +116,7 @@ fn opcode_directions() {
     assert!(Opcode::RcReadRequest.is_request() && !Opcode::RcReadRequest.has_payload());
     assert!(Opcode::RcReadResponseMiddle.is_response());
     assert!(!Opcode::Cnp.is_request() && !Opcode::Cnp.is_response());
+    assert!(Opcode::RcMaskedCmpSwap.has_payload() && !Opcode::RcMaskedFetchAdd.has_payload());
     assert!(!Opcode::RcAcknowledge.has_payload() && !Opcode::RdResync.has_payload());
     assert_eq!(
         Opcode::UcWriteLastImm.to_string(),

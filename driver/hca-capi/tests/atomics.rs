@@ -1,4 +1,4 @@
-//! Atomics through both interfaces (V-166, V-175, V-176): completions, and what is refused. The fake card does not see
+//! Atomics through both interfaces (V-166, V-175, V-176): completions, and what is refused. The lone card does not see
 //! a program's memory: what the operations do there, programs on the simulated card show (tests/programs).
 
 mod common;
@@ -240,5 +240,77 @@ fn atomic_write() {
     assert_eq!((wc.status, wc.opcode), (IBV_WC_SUCCESS, IBV_WC_ATOMIC_WRITE));
     // SAFETY: registered above.
     assert_eq!(unsafe { ibv_dereg_mr(words.mr) }, 0);
+    bench.close();
+}
+
+/// FLUSH: rdma-core 45 and later have its builder right behind the ibv_qp_ex of our header. Who has not asked for it has
+/// none; what the card cannot say is refused at the end of the section; persistence is no right of a region.
+#[test]
+fn flush() {
+    const WITH_FLUSH: u32 = 1 << 11;
+    const FLUSH_GLOBAL: u32 = 1 << 8;
+    type Builder = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
+    let bench = bench(2);
+    let words = Words::with(&bench, IBV_ACCESS_LOCAL_WRITE | FLUSH_GLOBAL);
+    // SAFETY: all of it is alive.
+    unsafe {
+        let create = (*extended(bench.context)).create_qp_ex.unwrap();
+        let builder = |qp: *mut ibv_qp_ex| qp.add(1).cast::<Option<Builder>>().read();
+        let mut other = init_attr_ex(bench.pd, bench.cq, IBV_QP_EX_WITH_SEND);
+        let qp = create(bench.context, &mut other);
+        assert!(builder(ibv_qp_to_qp_ex(qp)).is_none(), "only what was asked for");
+        assert_eq!(ibv_destroy_qp(qp), 0);
+        let mut attr = init_attr_ex(bench.pd, bench.cq, WITH_FLUSH);
+        let qps = [(); 2].map(|()| create(bench.context, &mut attr));
+        connect(qps[0], (*qps[1]).qp_num);
+        connect(qps[1], (*qps[0]).qp_num);
+        allow(qps, FLUSH_GLOBAL);
+        let qp = ibv_qp_to_qp_ex(qps[0]);
+        let flush = builder(qp).unwrap();
+        let mut post = |len: usize, placement: u8, selectivity: u8, key: u32| {
+            (*qp).wr_start.unwrap()(qp);
+            ((*qp).wr_id, (*qp).wr_flags) = (12, IBV_SEND_SIGNALED);
+            flush(
+                qp,
+                words.rkey() ^ key,
+                words.addr(WORD),
+                len,
+                placement,
+                selectivity,
+            );
+            (*qp).wr_complete.unwrap()(qp)
+        };
+        for (len, placement, selectivity) in [(8, 0, 0), (8, 4, 0), (8, 1, 2), (1 << 32, 1, 0)] {
+            assert_eq!(
+                post(len, placement, selectivity, 0),
+                libc::EINVAL,
+                "{len} {placement} {selectivity}"
+            );
+        }
+        for (len, selectivity, key, status) in [
+            (8, 0, 0, IBV_WC_SUCCESS),
+            (4096, 1, 0, IBV_WC_SUCCESS),
+            (4096, 0, 0, IBV_WC_REM_ACCESS_ERR),
+        ] {
+            assert_eq!(post(len, 1, selectivity, key), 0);
+            let wc = bench.completions(1)[0];
+            assert_eq!(
+                (wc.status, wc.wr_id),
+                (status, 12),
+                "{len} bytes, level {selectivity}"
+            );
+            if status == IBV_WC_SUCCESS {
+                assert_eq!((wc.opcode, wc.byte_len), (8, 0));
+            }
+        }
+        for qp in qps {
+            assert_eq!(ibv_destroy_qp(qp), 0);
+        }
+        let addr = words.words.as_ptr().cast_mut().cast::<c_void>();
+        let access = IBV_ACCESS_LOCAL_WRITE | 1 << 9;
+        assert!(ibv_reg_mr(bench.pd, addr, 64, access as c_int).is_null());
+        assert_eq!(*libc::__errno_location(), libc::EINVAL);
+        assert_eq!(ibv_dereg_mr(words.mr), 0);
+    }
     bench.close();
 }

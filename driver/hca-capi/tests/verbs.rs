@@ -1,4 +1,4 @@
-//! The C interface on a fake card: values, errors, events. Data needs a simulator: tests/system.
+//! The C interface on a lone card: values, errors, events. Data needs a simulator: tests/system.
 
 mod common;
 

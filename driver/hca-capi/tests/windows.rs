@@ -1,5 +1,5 @@
-//! Memory windows through both interfaces (V-135 to V-139): objects, and what is refused. The fake card binds nothing:
-//! what the operations do, system tests and pyverbs on the simulated card show.
+//! Memory windows through both interfaces (V-135 to V-139): objects, and what is refused. The lone card does not see
+//! a program's memory: what the operations do, system tests and pyverbs on the simulated card show.
 
 mod common;
 

@@ -19,7 +19,7 @@
 //!     function.dealloc_pd(pd)
 //! }
 //! ```
-//! Tests: `tests/`, against the fake card of `hca-fake`, whose admin queue is served by the real firmware.
+//! Tests: `tests/`, against a card with nothing around it (`hca-lone`), with the real firmware.
 #![forbid(unsafe_code)]
 
 mod base;
@@ -32,7 +32,7 @@ pub use base::doorbell::Doorbells;
 pub use base::error::{AdminError, BadCompletion, DriverError, PostError};
 pub use base::push::{PushSlot, PushSlots};
 pub use base::work::{
-    BadWr, MwBind, Opcodes, PlainWr, RecvWr, RegMr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData,
+    BadWr, Flush, MwBind, Opcodes, PlainWr, RecvWr, RegMr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData,
 };
 pub use function::bring_up::{Function, FunctionInfo, OpenOptions};
 pub use function::device_memory::dm_iova;

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use hca_abi::{AdminOpcode, AdminStatus};
 use hca_driver::{DriverError, Function, OpenOptions};
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 
-fn open(dev: &Rc<FakeDevice>) -> Result<Function<Rc<FakeDevice>>, DriverError> {
+fn open(dev: &Rc<LoneCard>) -> Result<Function<Rc<LoneCard>>, DriverError> {
     Function::open(
         dev.clone(),
         &OpenOptions {
@@ -18,7 +18,7 @@ fn open(dev: &Rc<FakeDevice>) -> Result<Function<Rc<FakeDevice>>, DriverError> {
 
 #[test]
 fn the_admin_ring_wraps() {
-    let dev = Rc::new(FakeDevice::new());
+    let dev = Rc::new(LoneCard::new());
     let mut function = open(&dev).unwrap();
     for _ in 0..70_000 {
         function.nop().unwrap();
@@ -29,7 +29,7 @@ fn the_admin_ring_wraps() {
 
 #[test]
 fn a_card_that_does_not_answer_is_given_up() {
-    let dev = Rc::new(FakeDevice::new());
+    let dev = Rc::new(LoneCard::new());
     let mut function = open(&dev).unwrap();
     dev.set_firmware_hangs(true);
     let error = function.nop().unwrap_err();
@@ -56,7 +56,7 @@ fn a_card_that_does_not_answer_is_given_up() {
 /// What a command has made after its time limit, nobody knows of: it is destroyed, and can be had again.
 #[test]
 fn late_answers_leave_nothing_behind() {
-    let dev = Rc::new(FakeDevice::new());
+    let dev = Rc::new(LoneCard::new());
     let mut function = open(&dev).unwrap();
     let max_pd = function.query_device().unwrap().max_pd();
     for round in 1..5 {
@@ -75,7 +75,7 @@ fn late_answers_leave_nothing_behind() {
 /// As many commands without an answer as the ring has entries: one more is refused, until the card answers.
 #[test]
 fn a_ring_full_of_late_commands_says_so() {
-    let dev = Rc::new(FakeDevice::new());
+    let dev = Rc::new(LoneCard::new());
     let mut function = open(&dev).unwrap();
     dev.set_firmware_hangs(true);
     for _ in 0..4 {
@@ -98,7 +98,7 @@ fn a_ring_full_of_late_commands_says_so() {
 
 #[test]
 fn a_reset_that_hangs_names_itself() {
-    let dev = Rc::new(FakeDevice::new());
+    let dev = Rc::new(LoneCard::new());
     dev.set_firmware_hangs(true);
     let error = open(&dev).unwrap_err();
     assert!(error.to_string().contains("function reset"), "{error}");
@@ -107,7 +107,7 @@ fn a_reset_that_hangs_names_itself() {
 
 #[test]
 fn a_card_that_vanishes_is_noticed() {
-    let dev = Rc::new(FakeDevice::new());
+    let dev = Rc::new(LoneCard::new());
     let mut function = open(&dev).unwrap();
     dev.set_gone();
     assert!(matches!(function.nop(), Err(DriverError::Gone)));
@@ -123,7 +123,7 @@ fn a_card_that_vanishes_is_noticed() {
 fn garbage_commands() {
     use proptest::prelude::*;
     use proptest::test_runner::{Config, TestRunner};
-    let dev = Rc::new(FakeDevice::new());
+    let dev = Rc::new(LoneCard::new());
     let mut function = open(&dev).unwrap();
     let pd = function.alloc_pd().unwrap();
     let reset = u8::from(AdminOpcode::ResetFunc);

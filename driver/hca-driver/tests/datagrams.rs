@@ -3,7 +3,7 @@
 use hca_abi::{AhAttr, Sge as WqeSge, SqWqeUdCtrl, WrOpcode};
 use hca_dev::Device;
 use hca_driver::*;
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 
 const RULES: DatagramRules = DatagramRules {
     pd: 5,
@@ -28,7 +28,7 @@ fn attr() -> AhAttr {
 }
 
 fn ring(size: WqSize) -> SendRing {
-    let memory = FakeDevice::new().alloc_dma(size.ring_bytes()).unwrap();
+    let memory = LoneCard::new().alloc_dma(size.ring_bytes()).unwrap();
     SendRing::for_datagrams(memory, size, RULES).unwrap()
 }
 
@@ -130,7 +130,7 @@ fn rings_refuse_what_is_not_theirs() {
         ring.push_datagram(&Datagram { wr, to: to(&own) }),
         Err(PostError::RingFull { entries: 4 })
     );
-    let memory = FakeDevice::new().alloc_dma(size.ring_bytes()).unwrap();
+    let memory = LoneCard::new().alloc_dma(size.ring_bytes()).unwrap();
     assert_eq!(
         SendRing::new(memory, size)
             .unwrap()

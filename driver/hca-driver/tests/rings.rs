@@ -10,10 +10,10 @@ use hca_abi::{
 };
 use hca_dev::Device;
 use hca_driver::*;
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use proptest::prelude::*;
 
-type Dev = Rc<FakeDevice>;
+type Dev = Rc<LoneCard>;
 
 /// One QP of the test, and what must come of what was posted to it.
 struct Qp {
@@ -38,7 +38,7 @@ struct Rig {
 
 impl Rig {
     fn new(log_size: u8, cqe: u32) -> Self {
-        let dev = Rc::new(FakeDevice::new());
+        let dev = Rc::new(LoneCard::new());
         let mut function = Function::open(dev.clone(), &OpenOptions::simulated()).unwrap();
         let doorbells = Doorbells::new(dev.clone());
         let mut eq = CreateEqCmd::new();
@@ -165,9 +165,15 @@ impl Rig {
         }
     }
 
+    /// So many packets, or waits for a receive.
     fn run(&mut self, steps: usize) {
         self.dev
             .with_card(|card| (0..steps).take_while(|_| card.step()).count());
+    }
+
+    /// All that can be done without another receive.
+    fn settle(&mut self) {
+        self.dev.with_card(|card| while card.step() {});
     }
 
     /// Lets everything finish; afterwards nothing that should have completed is missing.
@@ -229,12 +235,18 @@ fn connect(function: &mut Function<Dev>, qpn: u32, peer: u32) {
     let mut ah = AhAttr::new();
     ah.set_is_global(true);
     ah.set_port_num(1);
-    ah.set_dmac([2, 0, 10, 0, 0, 1]);
+    ah.set_dmac(LoneCard::identity().mac);
+    ah.set_dgid(LoneCard::identity().gids()[0]);
     let mut attr = QpAttr::new();
     attr.set_port_num(1);
     attr.set_ah_attr(ah.0);
     attr.set_path_mtu(3);
     attr.set_dest_qp_num(peer);
+    // A SEND waits for its receive as long as it takes.
+    attr.set_rnr_retry(7);
+    attr.set_min_rnr_timer(1);
+    attr.set_timeout(14);
+    attr.set_retry_cnt(7);
     use qp_attr::*;
     for (state, mask) in [
         (QpState::Init, PKEY_INDEX | PORT | ACCESS_FLAGS),
@@ -309,12 +321,12 @@ proptest! {
         let write = (true, false);
         for _ in 0..before {
             rig.post_sends(0, &[write]);
-            rig.run(1);
+            rig.settle();
             prop_assert!(rig.poll_one());
         }
         for second in kinds {
             rig.post_sends(usize::from(second), &[write]);
-            rig.run(1);
+            rig.settle();
         }
         let (victim, survivor) = (rig.qps[0].qpn, rig.qps[1].qpn);
         rig.cq.purge(&rig.doorbells, victim);
@@ -326,7 +338,7 @@ proptest! {
         prop_assert!(rig.qps[1].sends.is_empty());
         for _ in 0..after {
             rig.post_sends(1, &[write]);
-            rig.run(1);
+            rig.settle();
             prop_assert!(rig.poll_one());
         }
         rig.dev.assert_no_violations();
@@ -342,7 +354,7 @@ fn indices_wrap() {
         rig.post_recvs(1, 4);
         let send = |i: usize| (i == 7 || turn % 3 == 0, i & 1 == 0);
         rig.post_sends(0, &[0, 1, 2, 3, 4, 5, 6, 7].map(send));
-        rig.run(8);
+        rig.settle();
         while rig.poll_one() {}
         assert!(
             rig.qps[0].sends.is_empty() && rig.qps[1].recvs.is_empty(),
@@ -366,7 +378,7 @@ fn the_largest_rings_are_full() {
         sends[ENTRIES - 1].0 = true;
         rig.post_sends(0, &sends);
         assert_eq!(rig.qps[0].sends.len(), ENTRIES, "turn {turn}");
-        rig.run(ENTRIES);
+        rig.settle();
         while rig.poll_one() {}
         assert!(
             rig.qps[0].sends.is_empty() && rig.qps[1].recvs.is_empty(),
@@ -386,22 +398,22 @@ fn wrong_completions_are_reported() {
     for (opcode, index) in [(0u8, 0u16), (0x80, 0), (0, 0xffff), (0, 0x8000)] {
         cqe.set_opcode(opcode);
         cqe.set_wqe_index(index);
-        rig.dev.with_card(|card| card.write_cqe(cqn, cqe, false));
+        rig.dev.with_card(|card| card.write_cqe(cqn, cqe));
         let error = rig.cq.poll(&rig.doorbells).unwrap_err();
         assert_eq!((error.cqn, error.qpn, error.wqe_index), (cqn, qpn, index));
     }
     // One for a QP nobody knows is left over from a destroyed one.
     cqe.set_qpn(0x77_7777);
-    rig.dev.with_card(|card| card.write_cqe(cqn, cqe, false));
+    rig.dev.with_card(|card| card.write_cqe(cqn, cqe));
     assert!(rig.cq.poll(&rig.doorbells).unwrap().is_none());
     assert_eq!(rig.cq.strays(), 1);
     // Twice the same: the second one is not delivered.
     rig.post_sends(0, &[(true, false)]);
-    rig.run(1);
+    rig.settle();
     assert!(rig.poll_one());
     cqe.set_qpn(qpn);
     cqe.set_opcode(0);
     cqe.set_wqe_index(0);
-    rig.dev.with_card(|card| card.write_cqe(cqn, cqe, false));
+    rig.dev.with_card(|card| card.write_cqe(cqn, cqe));
     assert!(rig.cq.poll(&rig.doorbells).is_err());
 }

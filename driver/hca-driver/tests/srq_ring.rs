@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hca_abi::{Cqe, RqWqeCtrl, VENDOR_ERR_UNUSED, WcOpcode, WcStatus};
 use hca_dev::{Device, DmaBuf};
 use hca_driver::*;
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use proptest::prelude::*;
 
 const QPN: u32 = 5;
@@ -17,7 +17,7 @@ struct Bench {
     list: DmaBuf,
     cq: CqRing,
     cq_memory: DmaBuf,
-    doorbells: Doorbells<Rc<FakeDevice>>,
+    doorbells: Doorbells<Rc<LoneCard>>,
     /// Next entry of the CQ, and of the list as the card reads it.
     next_cqe: u32,
     consumer: u16,
@@ -25,7 +25,7 @@ struct Bench {
 
 impl Bench {
     fn new(max_wr: u32) -> Self {
-        let dev = Rc::new(FakeDevice::new());
+        let dev = Rc::new(LoneCard::new());
         let size = WqSize::for_recv(max_wr, 3).unwrap();
         let slots = dev.alloc_dma(size.ring_bytes()).unwrap();
         let list = dev.alloc_dma(SrqRing::list_bytes(&size)).unwrap();

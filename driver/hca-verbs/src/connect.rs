@@ -68,7 +68,11 @@ impl Default for ConnectOptions {
             rnr_retry: 7,
             min_rnr_timer: 1,
             rd_atomic: 16,
-            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+            access: Access::LOCAL_WRITE
+                | Access::REMOTE_WRITE
+                | Access::REMOTE_READ
+                | Access::REMOTE_ATOMIC
+                | Access::FLUSH_GLOBAL,
             sl: 0,
             traffic_class: 0,
             static_rate: 0,

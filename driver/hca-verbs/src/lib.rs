@@ -30,7 +30,7 @@
 //!
 //! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 //! // For tests: a card without a wire, which delivers to itself. `hca-vfio-user` and `hca-vfio` have real ones.
-//! let device = std::rc::Rc::new(hca_fake::FakeDevice::new());
+//! let device = std::rc::Rc::new(hca_lone::LoneCard::new());
 //! let context = Context::open_with(device, &OpenOptions::simulated())?;
 //! let pd = context.alloc_pd()?;
 //! let cq = context.create_cq(&CqOptions::new(16))?;
@@ -75,7 +75,7 @@
 //! Folders are floors, and imports lead down (`make tidy` sees to it): `values`, what verbs are asked with and answer;
 //! `function`, what the objects of a card share; `objects`; and on top of them `connect` and `streams`.
 //!
-//! Tests: `tests/`, against the fake card of `hca-fake`.
+//! Tests: `tests/`, against a card with nothing around it (`hca-lone`).
 #![forbid(unsafe_code)]
 
 /// `Debug` that shows what the named methods return, whatever the pointer to the device is.
@@ -109,7 +109,7 @@ pub use hca_abi::{
     WcOpcode, WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
-    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, Opcodes,
+    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, Flush, MwBind, Opcodes,
     OpenOptions, PlainWr, PostError, RecvWr, RegMr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use objects::ah::Ah;

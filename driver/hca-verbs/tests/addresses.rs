@@ -2,7 +2,7 @@
 
 mod common;
 use common::*;
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use hca_verbs::*;
 
 const ETHERNET_PORT: u8 = 1;
@@ -48,7 +48,7 @@ fn dmac(bench: &Bench, dgid: Gid, sgid_index: u8) -> Result<[u8; 6]> {
 #[test]
 fn every_gid_leads_to_its_port() {
     let bench = Bench::new(8);
-    let (own, neighbour) = (FakeDevice::identity(), FakeDevice::neighbour());
+    let (own, neighbour) = (LoneCard::identity(), LoneCard::neighbour());
     let listed = (0..own.gids().len()).map(|index| bench.context.query_gid(1, index as u16).unwrap());
     assert_eq!(listed.collect::<Vec<_>>(), own.gids());
     assert_eq!(own.gids()[0], link_local_gid_of_mac(own.mac));
@@ -120,12 +120,12 @@ fn unknown_gids_are_unreachable() {
 fn paths_that_cannot_be() {
     const EINVAL: i32 = 22;
     let bench = Bench::new(8);
-    let gids = FakeDevice::neighbour().gids();
+    let gids = LoneCard::neighbour().gids();
     for (gid, sgid_index) in [(gids[0], 1), (gids[1], 0), (gids[1], 2), (gids[2], 1)] {
         assert_eq!(dmac(&bench, gid, sgid_index).unwrap_err().errno(), EINVAL);
     }
     assert_eq!(bench.context.resolve_gid(2, gids[0]).unwrap_err().errno(), EINVAL);
-    let dev = std::rc::Rc::new(FakeDevice::infiniband());
+    let dev = std::rc::Rc::new(LoneCard::infiniband());
     let context = Context::open_with(dev, &OpenOptions::simulated()).unwrap();
     assert_eq!(context.resolve_gid(1, gids[0]).unwrap_err().errno(), EINVAL);
 }
@@ -152,7 +152,7 @@ fn neighbours_may_answer_late() {
                     std::thread::yield_now();
                 }
             }
-            let mut found = FakeDevice::neighbour();
+            let mut found = LoneCard::neighbour();
             (found.ipv6, found.mac) = (STRANGER, MAC);
             let found: Vec<_> = found.neighbours(1).collect();
             card.with_firmware(|firmware| firmware.set_neighbours(&found));

@@ -66,7 +66,36 @@ fn operations() -> Vec<(&'static str, SendOp)> {
                 add: 0,
             },
         ),
+        (
+            "masked compare and swap (Rust interface)",
+            SendOp::MaskedAtomicCmpAndSwp {
+                remote_addr,
+                rkey,
+                compare: 0,
+                swap: 0,
+                compare_mask: 0,
+                swap_mask: 0,
+            },
+        ),
+        (
+            "masked fetch and add (Rust interface)",
+            SendOp::MaskedAtomicFetchAndAdd {
+                remote_addr,
+                rkey,
+                add: 0,
+                boundaries: 0,
+            },
+        ),
         ("ATOMIC WRITE", SendOp::AtomicWrite { remote_addr, rkey }),
+        (
+            "FLUSH",
+            SendOp::Flush(Flush {
+                remote_addr,
+                rkey,
+                placement: Flush::GLOBAL,
+                ..Flush::default()
+            }),
+        ),
         ("bind a window", SendOp::BindMw(bind)),
         ("fast registration", SendOp::RegMr(RegMr::default())),
         (
@@ -83,6 +112,11 @@ fn ready(bench: &Bench, service: Service) -> RawQp<Dev> {
     use QpAttrMask as M;
     let options = QpOptions {
         service,
+        // WQEs with room for the masks of a compare and swap.
+        cap: QpCap {
+            max_send_sge: 3,
+            ..QpCap::default()
+        },
         ..QpOptions::new(&bench.cq, &bench.cq)
     };
     let mut qp = bench.pd.create_raw_qp(&options).unwrap();
@@ -119,7 +153,10 @@ fn ready(bench: &Bench, service: Service) -> RawQp<Dev> {
 fn is_let_through(bench: &Bench, qp: &mut RawQp<Dev>, service: Service, op: SendOp) -> bool {
     let is_atomic = matches!(
         op,
-        SendOp::AtomicCmpAndSwp { .. } | SendOp::AtomicFetchAndAdd { .. }
+        SendOp::AtomicCmpAndSwp { .. }
+            | SendOp::AtomicFetchAndAdd { .. }
+            | SendOp::MaskedAtomicCmpAndSwp { .. }
+            | SendOp::MaskedAtomicFetchAndAdd { .. }
     );
     let word = [bench.mr.sge(0, 8)];
     let wr = SendWr {
@@ -205,6 +242,7 @@ fn generated() -> String {
     let limits = [
         "max_",
         "atomic_cap",
+        "masked_atomic_cap",
         "local_ca_ack_delay",
         "raw_packet_caps",
         "rss_",

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use common::*;
 use hca_dev::DmaBuf;
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use hca_verbs::*;
 
 const QKEY: u32 = 0x2222_2222;
@@ -38,10 +38,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self::of(FakeDevice::new(), true)
+        Self::of(LoneCard::new(), true)
     }
 
-    fn of(dev: FakeDevice, is_ethernet: bool) -> Self {
+    fn of(dev: LoneCard, is_ethernet: bool) -> Self {
         let dev = Rc::new(dev);
         let context = Context::open_with(dev.clone(), &OpenOptions::simulated()).unwrap();
         let pd = context.alloc_pd().unwrap();
@@ -142,7 +142,7 @@ fn inline(wr_id: u64, bytes: &[u8]) -> SendWr<'_> {
 /// OP-22, E-8, E-9: a message lands at byte 40, behind the header of the network, and the completion says who sent it.
 #[test]
 fn a_datagram_arrives_behind_its_grh() {
-    for (dev, is_ethernet) in [(FakeDevice::new(), true), (FakeDevice::infiniband(), false)] {
+    for (dev, is_ethernet) in [(LoneCard::new(), true), (LoneCard::infiniband(), false)] {
         let rig = Rig::of(dev, is_ethernet);
         let (mut one, mut two) = (rig.ready(QpCap::default()), rig.ready(QpCap::default()));
         let ah = rig.pd.create_ah(&rig.own()).unwrap();
@@ -194,7 +194,7 @@ fn what_nobody_takes_is_lost() {
     init.modify(&attr(QpState::Init), mask_init()).unwrap();
     let ah = rig.pd.create_ah(&rig.own()).unwrap();
     let neighbour = AhAttr {
-        dgid: FakeDevice::neighbour().gids()[1],
+        dgid: LoneCard::neighbour().gids()[1],
         ..rig.own()
     };
     let away = rig.pd.create_ah(&neighbour).unwrap();
@@ -518,18 +518,18 @@ fn address_handles() {
     ] {
         let ah = rig.pd.create_ah(&fine).unwrap();
         let wanted = AhAttr {
-            dmac: FakeDevice::identity().mac,
+            dmac: LoneCard::identity().mac,
             ..fine
         };
         assert_eq!((ah.attr(), ah.pd_handle()), (wanted, rig.pd.handle()));
     }
-    let neighbour = change(|a| a.dgid = FakeDevice::neighbour().gids()[1]);
+    let neighbour = change(|a| a.dgid = LoneCard::neighbour().gids()[1]);
     let ah = rig.pd.create_ah(&neighbour).unwrap();
-    assert_eq!(ah.attr().dmac, FakeDevice::neighbour().mac);
+    assert_eq!(ah.attr().dmac, LoneCard::neighbour().mac);
     let given = change(|a| a.dmac = [2, 3, 4, 5, 6, 7]);
     assert_eq!(rig.pd.create_ah(&given).unwrap().attr().dmac, given.dmac);
 
-    let rig = Rig::of(FakeDevice::infiniband(), false);
+    let rig = Rig::of(LoneCard::infiniband(), false);
     let own = rig.own();
     for (wrong, errno) in [
         (AhAttr { dlid: 0, ..own }, 22),

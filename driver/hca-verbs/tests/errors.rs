@@ -99,14 +99,14 @@ fn bad_work_requests() {
     };
     assert_eq!(b.post_recv(&[recv, recv, recv]).map_err(errno), Err((2, ENOMEM)));
     bench.dev.with_card(|card| {
-        assert_eq!(card.rings(a.qp_num()).sq_producer, 4);
-        assert_eq!(card.rings(b.qp_num()).rq_producer, 2);
+        assert_eq!(card.qp_indices(a.qp_num()).sq_producer, 4);
+        assert_eq!(card.qp_indices(b.qp_num()).rq_producer, 2);
     });
     bench.dev.assert_no_violations();
 }
 
 /// The first of a list is posted alone, and rides with its doorbell, because the second is refused: none of its entries
-/// is missing, though the second one's WQE had been begun. The fake card compares what was pushed with the ring.
+/// is missing, though the second one's WQE had been begun. The lone card compares what was pushed with the ring.
 #[test]
 fn what_is_pushed_is_the_one_before_a_bad_one() {
     let bench = Bench::new(256);

@@ -1,16 +1,16 @@
-//! The link through the verbs, on a fake card.
+//! The link through the verbs, on a lone card.
 
 mod common;
 use common::*;
 use hca_abi::{
     LINK_WORD_ERRORS, LINK_WORD_PFC_PAUSED, LINK_WORD_PFC_SENT, LINK_WORD_PFC_XOFF, LINK_WORD_TX_CREDITS,
 };
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use hca_verbs::*;
 use std::rc::Rc;
 
-fn infiniband() -> (Rc<FakeDevice>, Context<Dev>) {
-    let dev = Rc::new(FakeDevice::infiniband());
+fn infiniband() -> (Rc<LoneCard>, Context<Dev>) {
+    let dev = Rc::new(LoneCard::infiniband());
     let context = Context::open_with(dev.clone(), &OpenOptions::simulated()).unwrap();
     (dev, context)
 }
@@ -56,8 +56,8 @@ fn a_link_is_configured_and_looked_at() {
         assert_eq!(card.link_arbitration(true), [(0, 25)]);
         assert_eq!(card.link_arbitration(false), [(1, 100)]);
         assert_eq!(card.link_sl2vl(), map);
-        card.link.words[LINK_WORD_TX_CREDITS as usize + 3] = 77;
-        card.link.words[LINK_WORD_ERRORS as usize + 12] = 5;
+        card.set_link_word(LINK_WORD_TX_CREDITS + 3, 77);
+        card.set_link_word(LINK_WORD_ERRORS + 12, 5);
     });
     let counters = context.link_counters(1).unwrap();
     assert_eq!(
@@ -204,9 +204,9 @@ fn priorities_are_configured_and_looked_at() {
             (card.link_ctrl().strict(), card.link_ctrl().trust_pcp()),
             (4, true)
         );
-        card.link.words[LINK_WORD_PFC_SENT as usize + 3] = 7;
-        card.link.words[LINK_WORD_PFC_PAUSED as usize + 3] = 99;
-        card.link.words[LINK_WORD_PFC_XOFF as usize] = 256;
+        card.set_link_word(LINK_WORD_PFC_SENT + 3, 7);
+        card.set_link_word(LINK_WORD_PFC_PAUSED + 3, 99);
+        card.set_link_word(LINK_WORD_PFC_XOFF, 256);
     });
     let pfc = context.pfc_status(1).unwrap();
     let counts = pfc

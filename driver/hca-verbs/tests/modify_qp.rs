@@ -387,7 +387,7 @@ fn hop_limits() {
 fn headers_of_a_path() {
     use QpAttrMask as M;
     let bench = Bench::new(64);
-    let neighbour = hca_fake::FakeDevice::neighbour().gids();
+    let neighbour = hca_lone::LoneCard::neighbour().gids();
     for (sgid_index, dgid) in (0..).zip(neighbour) {
         for (flow_label, traffic_class, port) in [
             (0, 0, None),

@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll, Wake, Waker};
 
 use common::Dev;
 use futures_core::Stream;
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use hca_verbs::*;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct Rig {
 
 /// Receives complete on `cq`, sends on `other`; both have the channel.
 fn rig(cqe: u32) -> Rig {
-    let dev = Dev::new(FakeDevice::new());
+    let dev = Dev::new(LoneCard::new());
     let context = Context::open_with(dev.clone(), &OpenOptions::simulated()).unwrap();
     let pd = context.alloc_pd().unwrap();
     let channel = context.create_comp_channel();

@@ -75,6 +75,7 @@ impl Control {
                 | device_cap::MEM_WINDOW
                 | device_cap::MEM_MGT_EXTENSIONS
                 | device_cap::MEM_WINDOW_TYPE_2B
+                | device_cap::FLUSH_GLOBAL
                 | device_cap::ATOMIC_WRITE,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
@@ -99,6 +100,7 @@ impl Control {
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         // Against each other, whoever they come from; not against the host's processor.
         d.set_atomic_cap(AtomicCap::Hca as u8);
+        d.set_masked_atomic_cap(AtomicCap::Hca as u8);
         d.set_max_ah(MAX_AH);
         d.set_max_mcast_grp(self.groups.limit());
         d.set_max_mcast_qp_attach(crate::groups::MAX_QPS_PER_GROUP);

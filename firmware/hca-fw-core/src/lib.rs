@@ -17,7 +17,7 @@
 //! let mut fw = Firmware::boxed();
 //! assert!(!fw.poll(&mut NoEvents)); // no event: nothing to do
 //! ```
-//! Tests: beside each module, and `tests/` against a register-level fake of the card.
+//! Tests: beside each module, and `tests/` against a card with nothing around it (`hca-lone`).
 #![no_std]
 #![forbid(unsafe_code)]
 

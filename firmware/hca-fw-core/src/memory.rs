@@ -24,7 +24,8 @@ pub(crate) const GRANTED: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
     | access::REMOTE_ATOMIC
-    | access::MW_BIND;
+    | access::MW_BIND
+    | access::FLUSH_GLOBAL;
 /// What may be asked for and nobody gets: all writes of this card keep their order.
 pub(crate) const IGNORED: u32 = access::RELAXED_ORDERING;
 

@@ -184,6 +184,7 @@ pub(crate) struct Attrs {
     state: u8,
     /// qp_access_flags, port_num, `SQ_DRAINING`, `NOTIFIES`.
     access: u8,
+    /// pkey_index, `FLUSH`.
     pkey_index: u8,
     /// max_dest_rd_atomic, `Migration`, `HAS_ALTERNATE`.
     max_dest_rd_atomic: u8,
@@ -216,6 +217,9 @@ const MTU_SHIFT: u8 = 4;
 const ORDER: u8 = ((access::RELAXED_ORDERING | access::NO_CREDITS) >> ORDER_SHIFT) as u8;
 const ORDER_SHIFT: u32 = access::RELAXED_ORDERING.trailing_zeros() - 3;
 const ACCESS: u8 = 15;
+/// Of qp_access_flags FLUSH_GLOBAL, as far apart there.
+const FLUSH: u8 = 1 << 7;
+const FLUSH_SHIFT: u32 = access::FLUSH_GLOBAL.trailing_zeros() - 7;
 const PORT_SHIFT: u8 = 4;
 const PORT: u8 = 3 << PORT_SHIFT;
 const SQ_DRAINING: u8 = 1 << 6;
@@ -271,13 +275,16 @@ impl Attrs {
         self.state = self.state & (7 | ORDER) | mtu << MTU_SHIFT;
     }
 
-    /// Below 16, RELAXED_ORDERING and NO_CREDITS.
+    /// Below 16, FLUSH_GLOBAL, RELAXED_ORDERING and NO_CREDITS.
     pub fn qp_access_flags(&self) -> u32 {
-        u32::from(self.access & ACCESS) | u32::from(self.state & ORDER) << ORDER_SHIFT
+        u32::from(self.access & ACCESS)
+            | u32::from(self.pkey_index & FLUSH) << FLUSH_SHIFT
+            | u32::from(self.state & ORDER) << ORDER_SHIFT
     }
 
     pub fn set_qp_access_flags(&mut self, flags: u32) {
         self.access = self.access & !ACCESS | flags as u8 & ACCESS;
+        self.pkey_index = self.pkey_index & !FLUSH | (flags >> FLUSH_SHIFT) as u8 & FLUSH;
         self.state = self.state & !ORDER | (flags >> ORDER_SHIFT) as u8 & ORDER;
     }
 
@@ -306,11 +313,11 @@ impl Attrs {
     }
 
     pub fn pkey_index(&self) -> u8 {
-        self.pkey_index
+        self.pkey_index & !FLUSH
     }
 
     pub fn set_pkey_index(&mut self, index: u8) {
-        self.pkey_index = index;
+        self.pkey_index = self.pkey_index & FLUSH | index & !FLUSH;
     }
 
     pub fn qkey(&self) -> u32 {
@@ -545,7 +552,7 @@ impl Attrs {
         attr.set_dest_qp_num(self.dest_qp_num());
         attr.set_qp_access_flags(self.qp_access_flags());
         attr.set_ah_attr(self.path().0);
-        attr.set_pkey_index(self.pkey_index.into());
+        attr.set_pkey_index(self.pkey_index().into());
         attr.set_en_sqd_async_notify(self.en_sqd_async_notify());
         attr.set_sq_draining(self.sq_draining());
         attr.set_max_rd_atomic(self.max_rd_atomic());
@@ -622,7 +629,7 @@ mod tests {
         attr.set_path_mtu(5);
         attr.set_qkey(0x8001_0000);
         attr.set_rate_limit(99_999_999);
-        attr.set_qp_access_flags(15 | access::NO_CREDITS);
+        attr.set_qp_access_flags(15 | access::NO_CREDITS | access::FLUSH_GLOBAL);
         attr.set_pkey_index(31);
         attr.set_migration(Migration::ArmedTold, true);
         attr.set_max_dest_rd_atomic(16);
@@ -661,7 +668,7 @@ mod tests {
         );
         assert_eq!(
             (told.qp_access_flags(), told.pkey_index(), told.port_num()),
-            (15 | access::NO_CREDITS, 31, 2)
+            (15 | access::NO_CREDITS | access::FLUSH_GLOBAL, 31, 2)
         );
         assert!(attr.has_alternate() && told.path_mig_state() == 2);
         attr.set_migration(Migration::Rearm, false);

@@ -1,4 +1,4 @@
-//! Commands through the admin ring of a fake card: what once went wrong, and limits.
+//! Commands through the admin ring of a lone card: what once went wrong, and limits.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use hca_abi::{
 };
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{AdminError, DriverError, Function, OpenOptions};
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 
 struct Rig {
-    dev: Rc<FakeDevice>,
-    function: Function<Rc<FakeDevice>>,
+    dev: Rc<LoneCard>,
+    function: Function<Rc<LoneCard>>,
     ring: DmaBuf,
 }
 
@@ -25,7 +25,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, DriverError>) -> AdminError {
 
 impl Rig {
     fn new() -> Self {
-        let dev = Rc::new(FakeDevice::new());
+        let dev = Rc::new(LoneCard::new());
         let function = Function::open(dev.clone(), &OpenOptions::simulated()).unwrap();
         let ring = dev.alloc_dma(1 << 16).unwrap();
         Self { dev, function, ring }

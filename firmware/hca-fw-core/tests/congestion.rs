@@ -4,15 +4,15 @@ use std::rc::Rc;
 
 use hca_abi::{AdminStatus, CcAlgorithm, CtxTable, LINK_ROW_CONGESTION, LinkCongestion};
 use hca_driver::{AdminError, DriverError, Function, OpenOptions};
-use hca_fake::FakeDevice;
 use hca_fw_core::Identity;
+use hca_lone::LoneCard;
 
-fn open(infiniband: bool) -> (Rc<FakeDevice>, Function<Rc<FakeDevice>>) {
+fn open(infiniband: bool) -> (Rc<LoneCard>, Function<Rc<LoneCard>>) {
     let identity = Identity {
         infiniband,
-        ..FakeDevice::identity()
+        ..LoneCard::identity()
     };
-    let dev = Rc::new(FakeDevice::with(identity, |_| {}));
+    let dev = Rc::new(LoneCard::with(identity, |_| {}));
     let function = Function::open(dev.clone(), &OpenOptions::simulated()).unwrap();
     (dev, function)
 }
@@ -37,7 +37,7 @@ fn good() -> LinkCongestion {
     row
 }
 
-fn written(dev: &FakeDevice) -> Vec<u8> {
+fn written(dev: &LoneCard) -> Vec<u8> {
     dev.with_card(|card| card.row(CtxTable::Link, LINK_ROW_CONGESTION)[..LinkCongestion::BYTES].to_vec())
 }
 

@@ -8,16 +8,16 @@ use hca_abi::{
 };
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{AdminError, DriverError, Function, OpenOptions};
-use hca_fake::FakeDevice;
 use hca_fw_core::NUM_GIDS;
+use hca_lone::LoneCard;
 
 use qp_attr::{CUR_STATE, EN_SQD_ASYNC_NOTIFY, PKEY_INDEX, PORT, QKEY, SQ_PSN, STATE};
 
 const CONTROLLED: u32 = 0x8001_0000;
 
 struct Rig {
-    dev: FakeDevice,
-    function: Function<Rc<FakeDevice>>,
+    dev: LoneCard,
+    function: Function<Rc<LoneCard>>,
     ring: DmaBuf,
     numbers: (u32, u32, u8),
 }
@@ -31,10 +31,10 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, DriverError>) -> AdminError {
 
 impl Rig {
     fn new() -> Self {
-        Self::of(&FakeDevice::new(), 0)
+        Self::of(&LoneCard::new(), 0)
     }
 
-    fn of(card: &FakeDevice, func: u8) -> Self {
+    fn of(card: &LoneCard, func: u8) -> Self {
         let dev = card.function(func);
         let mut function = Function::open(Rc::new(card.function(func)), &OpenOptions::simulated()).unwrap();
         let ring = dev.alloc_dma(1 << 16).unwrap();
@@ -198,7 +198,7 @@ fn the_context_of_datagrams() {
 /// KEY-24: a controlled Q_Key is the manager's to give.
 #[test]
 fn controlled_qkeys_are_for_function_0() {
-    let card = FakeDevice::new();
+    let card = LoneCard::new();
     let init = STATE | PKEY_INDEX | PORT | QKEY;
     let mut manager = Rig::of(&card, 0);
     let qpn = manager.create();
@@ -221,7 +221,7 @@ fn controlled_qkeys_are_for_function_0() {
     }
 }
 
-fn gid_rows(dev: &FakeDevice) -> Vec<[u8; 16]> {
+fn gid_rows(dev: &LoneCard) -> Vec<[u8; 16]> {
     dev.with_card(|card| {
         (0..NUM_GIDS as u32)
             .map(|row| GidRow::read_from(&card.row(CtxTable::Gid, row)).unwrap().gid())
@@ -234,7 +234,7 @@ fn gid_rows(dev: &FakeDevice) -> Vec<[u8; 16]> {
 fn the_card_has_the_gid_table() {
     let mut rig = Rig::new();
     let mut gids = vec![[0; 16]; NUM_GIDS];
-    gids[..3].copy_from_slice(&FakeDevice::identity().gids());
+    gids[..3].copy_from_slice(&LoneCard::identity().gids());
     assert_eq!(gid_rows(&rig.dev), gids);
     for (index, gid) in [(15u16, [0x20; 16]), (1, [0; 16]), (0, [0xfd; 16])] {
         let mut cmd = SetGidCmd::new();

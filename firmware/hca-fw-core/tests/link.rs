@@ -1,4 +1,4 @@
-//! Commands and events of the link through the admin ring of a fake card: what the hardware gets, and what is refused
+//! Commands and events of the link through the admin ring of a lone card: what the hardware gets, and what is refused
 //! without a trace.
 
 use std::rc::Rc;
@@ -7,12 +7,15 @@ use hca_abi::{
     AdminStatus, LinkCtrl, LinkPolicy, ModifyPortCmd, OpVls, PortState, SetLinkCmd, link_attr, port_attr,
 };
 use hca_driver::{AdminError, DriverError, Function, OpenOptions, VlWeight};
-use hca_fake::{Card, FakeDevice};
 use hca_fw_core::Identity;
+use hca_lone::{Hardware, LoneCard};
+
+/// Longer than the hardware waits for a cable that was taken out: 2^20 cycles of 4 ns.
+const LINK_WAIT_NS: u64 = 5_000_000;
 
 struct Rig {
-    dev: Rc<FakeDevice>,
-    function: Function<Rc<FakeDevice>>,
+    dev: Rc<LoneCard>,
+    function: Function<Rc<LoneCard>>,
 }
 
 #[track_caller]
@@ -53,8 +56,8 @@ fn equal(vls: u8) -> Vec<(u8, u8)> {
 }
 
 impl Rig {
-    fn of(identity: Identity, prepare: impl FnOnce(&mut Card)) -> Self {
-        let dev = Rc::new(FakeDevice::with(identity, prepare));
+    fn of(identity: Identity, prepare: impl FnOnce(&mut Hardware)) -> Self {
+        let dev = Rc::new(LoneCard::with(identity, prepare));
         let function = Function::open(dev.clone(), &OpenOptions::simulated()).unwrap();
         Self { dev, function }
     }
@@ -84,7 +87,7 @@ impl Rig {
     }
 
     fn state(&self) -> PortState {
-        self.dev.with_card(|card| card.link.state())
+        self.dev.with_card(|card| card.link_state())
     }
 
     /// Everything that the hardware was told.
@@ -97,7 +100,7 @@ fn ib(self_active: bool) -> Identity {
     Identity {
         infiniband: true,
         self_active,
-        ..FakeDevice::identity()
+        ..LoneCard::identity()
     }
 }
 
@@ -107,7 +110,7 @@ fn defaults_at_start() {
     for infiniband in [true, false] {
         let identity = Identity {
             infiniband,
-            ..FakeDevice::identity()
+            ..LoneCard::identity()
         };
         let mut rig = Rig::of(identity, |_| ());
         let ctrl = rig.ctrl();
@@ -131,7 +134,7 @@ fn defaults_at_start() {
 fn every_number_of_built_vls() {
     for code in OpVls::ALL {
         let vls = code.count();
-        let mut rig = Rig::of(ib(true), |card| card.link.vls = vls.into());
+        let mut rig = Rig::of(ib(true), |card| card.set_data_vls(vls.into()));
         assert_eq!(rig.op_vls(), Some(*code));
         assert_eq!(rig.low(), equal(vls));
         let spread: [u8; 16] = std::array::from_fn(|sl| sl as u8 % vls);
@@ -387,12 +390,12 @@ fn a_subnet_manager_brings_the_port_up() {
 /// VL-14: the first data packet received makes an ARMED port ACTIVE; packets from before do not, nor does VL15.
 #[test]
 fn data_activates_an_armed_port() {
-    let mut rig = Rig::of(ib(false), |card| card.link.words[96] = 5);
+    let mut rig = Rig::of(ib(false), |card| card.set_link_word(96, 5));
     rig.function.set_link(&state(PortState::Armed)).unwrap();
     assert_eq!(rig.function.query_port(1).unwrap().state(), 3);
-    rig.dev.with_card(|card| card.link.words[96 + 15] += 1);
+    rig.dev.with_card(|card| card.set_link_word(96 + 15, 1));
     assert_eq!(rig.function.query_link(1).unwrap().state(), 3);
-    rig.dev.with_card(|card| card.link.words[96 + 2] += 1);
+    rig.dev.with_card(|card| card.set_link_word(96 + 2, 1));
     assert_eq!(rig.function.query_port(1).unwrap().state(), 4);
     assert_eq!(rig.state(), PortState::Active);
     assert!(rig.function.link_up());
@@ -417,7 +420,7 @@ fn the_cable_comes_and_goes() {
     assert_eq!(rig.state(), PortState::Active);
 
     rig.dev.with_card(|card| card.set_phy_up(false));
-    rig.dev.with_card(|card| card.give_link_up());
+    rig.dev.with_card(|card| card.pass_ns(LINK_WAIT_NS));
     rig.dev.settle();
     assert_eq!(rig.state(), PortState::Down);
     assert!(!rig.function.link_up());
@@ -504,7 +507,7 @@ fn port_attributes() {
 /// SYS-3: on Ethernet a VL is a priority, whatever the InfiniBand end of the settings says.
 #[test]
 fn ethernet_has_its_priorities() {
-    let mut rig = Rig::of(FakeDevice::identity(), |_| ());
+    let mut rig = Rig::of(LoneCard::identity(), |_| ());
     let cmd = set(link_attr::OP_VLS | link_attr::PEER_VLS, |cmd| {
         cmd.set_op_vls(OpVls::One.into());
         cmd.set_peer_vls(OpVls::Two.into());
@@ -532,8 +535,8 @@ fn ethernet_has_its_priorities() {
 fn counters_come_from_the_status_words() {
     let mut rig = Rig::infiniband();
     rig.dev.with_card(|card| {
-        for (word, value) in card.link.words.iter_mut().enumerate() {
-            *value = 0x0100_0000 + word as u32;
+        for word in 0..256 {
+            card.set_link_word(word, 0x0100_0000 + word);
         }
     });
     for (vl, c) in rig.function.query_vl_counters(1).unwrap().iter().enumerate() {
@@ -595,7 +598,7 @@ fn priorities_are_of_ethernet() {
 /// ETS gives each priority its class and the classes their shares; tables that InfiniBand has stay for InfiniBand.
 #[test]
 fn ets_gives_classes_and_shares() {
-    let mut rig = Rig::of(FakeDevice::identity(), |_| ());
+    let mut rig = Rig::of(LoneCard::identity(), |_| ());
     rig.function.set_sl2vl(1, &[3; 16]).unwrap();
     let cmd = set(link_attr::ETS, |cmd| {
         cmd.set_prio_tc(0x2211_0000);

@@ -5,8 +5,8 @@ use hca_agents::mad::{put_u16, put_u32, status_of, u16_at, u32_at};
 use hca_agents::packet::{self, From, MAX_PACKET};
 use hca_agents::{MAD_BYTES, Mad};
 use hca_driver::{Function, OpenOptions};
-use hca_fake::FakeDevice;
 use hca_fw_core::Identity;
+use hca_lone::LoneCard;
 use proptest::prelude::*;
 use std::rc::Rc;
 
@@ -17,14 +17,14 @@ const NODE_INFO: u16 = 0x11;
 const PORT_INFO: u16 = 0x15;
 const OWN_LID: u16 = 5;
 
-fn card(infiniband: bool) -> Rc<FakeDevice> {
+fn card(infiniband: bool) -> Rc<LoneCard> {
     let identity = Identity {
         infiniband,
         lid: OWN_LID,
         rate_mbps: 100_000,
-        ..FakeDevice::identity()
+        ..LoneCard::identity()
     };
-    Rc::new(FakeDevice::with(identity, |_| ()))
+    Rc::new(LoneCard::with(identity, |_| ()))
 }
 
 fn from(slid: u16, dlid: u16, qpn: u32) -> From {
@@ -64,7 +64,7 @@ fn packet(from: &From, mad: &Mad) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-fn ask(dev: &FakeDevice, from: &From, mad: &Mad) -> Option<(From, Mad, Vec<u8>)> {
+fn ask(dev: &LoneCard, from: &From, mad: &Mad) -> Option<(From, Mad, Vec<u8>)> {
     dev.with_card(|card| card.mad_arrives(&packet(from, mad)));
     dev.settle();
     let mut sent = dev.with_card(|card| card.take_mads_sent());

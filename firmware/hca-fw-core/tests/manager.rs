@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use hca_abi::{AdminOpcode, AdminStatus, CtxTable, LINK_ROWS};
 use hca_driver::{AdminError, DriverError, Function, OpenOptions};
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 
-type Opened = Function<Rc<FakeDevice>>;
+type Opened = Function<Rc<LoneCard>>;
 
-fn open(dev: &FakeDevice, func: u8) -> Opened {
+fn open(dev: &LoneCard, func: u8) -> Opened {
     Function::open(Rc::new(dev.function(func)), &OpenOptions::simulated()).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn bodies() -> Vec<[u8; 248]> {
     all
 }
 
-fn ports(dev: &FakeDevice, manager: &mut Opened) -> impl PartialEq + std::fmt::Debug + use<> {
+fn ports(dev: &LoneCard, manager: &mut Opened) -> impl PartialEq + std::fmt::Debug + use<> {
     let rows = dev.with_card(|card| {
         (0..LINK_ROWS)
             .map(|row| card.row(CtxTable::Link, row))
@@ -54,7 +54,7 @@ fn ports(dev: &FakeDevice, manager: &mut Opened) -> impl PartialEq + std::fmt::D
 
 #[test]
 fn only_function_0_changes_a_port() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let mut manager = open(&dev, 0);
     let before = ports(&dev, &mut manager);
     for func in 1..4 {
@@ -76,7 +76,7 @@ fn only_function_0_changes_a_port() {
 /// not: `tests/system/tests/soft_core/update.rs`.
 #[test]
 fn function_0_does() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let mut manager = open(&dev, 0);
     let of_qps = [
         AdminOpcode::CreateRule,
@@ -102,7 +102,7 @@ fn function_0_does() {
 /// The driver says who may instead, with EPERM.
 #[test]
 fn the_refusal_names_its_remedy() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let error = open(&dev, 2).set_sl2vl(1, &[0; 16]).unwrap_err();
     assert_eq!(error.errno(), 1);
     for word in ["function 2", "function 0", "SetSl2vl"] {

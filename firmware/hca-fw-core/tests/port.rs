@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use hca_abi::{ModifyPortCmd, QueryPortResult, port_attr, port_cap};
 use hca_driver::{Function, OpenOptions};
-use hca_fake::FakeDevice;
 use hca_fw_core::Identity;
+use hca_lone::LoneCard;
 
 const INFINIBAND: u8 = 1;
 const ETHERNET: u8 = 2;
 
-fn function(identity: Identity) -> Function<Rc<FakeDevice>> {
-    let dev = Rc::new(FakeDevice::with(identity, |_| ()));
+fn function(identity: Identity) -> Function<Rc<LoneCard>> {
+    let dev = Rc::new(LoneCard::with(identity, |_| ()));
     Function::open(dev, &OpenOptions::simulated()).unwrap()
 }
 
@@ -19,7 +19,7 @@ fn port(infiniband: bool, rate_mbps: u32) -> QueryPortResult {
     let identity = Identity {
         infiniband,
         rate_mbps,
-        ..FakeDevice::identity()
+        ..LoneCard::identity()
     };
     function(identity).query_port(1).unwrap()
 }
@@ -84,7 +84,7 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
             )
         }
     };
-    let mut function = function(FakeDevice::identity());
+    let mut function = function(LoneCard::identity());
     for link_layer in [ETHERNET, INFINIBAND, ETHERNET] {
         let mut cmd = ModifyPortCmd::new();
         cmd.set_port_num(1);
@@ -105,7 +105,7 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
 /// MGMT-9: that a subnet manager runs at a port everybody can see, as long as its function is not reset.
 #[test]
 fn a_port_says_that_a_manager_is_there() {
-    let mut function = function(FakeDevice::identity());
+    let mut function = function(LoneCard::identity());
     for is_sm in [true, true, false] {
         let mut cmd = ModifyPortCmd::new();
         cmd.set_port_num(1);

@@ -11,27 +11,27 @@ use hca_abi::{
 };
 use hca_dev::Device;
 use hca_driver::{Function, OpenOptions};
-use hca_fake::{Card, FakeDevice};
 use hca_fw_core::{Firmware, NUM_FUNCS};
+use hca_lone::{Hardware, LoneCard};
 use hca_regs as reg;
 
 /// New firmware on the card as it is, which knows nothing of what the one before has made.
-fn start_cold(dev: &FakeDevice) {
+fn start_cold(dev: &LoneCard) {
     dev.restart(|firmware, card| {
         *firmware = Firmware::boxed();
-        firmware.init_again(card, &[FakeDevice::identity()]);
+        firmware.init_again(card, &[LoneCard::identity()]);
     });
 }
 
 /// Rows of the port's link, as far as they mean something, without the one that says its state.
-fn link_rows(dev: &FakeDevice) -> Vec<(u32, Vec<u8>)> {
+fn link_rows(dev: &LoneCard) -> Vec<(u32, Vec<u8>)> {
     let bytes_of = |row| match row {
         LINK_ROW_CONGESTION => LinkCongestion::BYTES,
         LINK_ROW_SL2VL => LinkSl2vl::BYTES,
         _ => LinkVlArb::BYTES,
     };
     let rows = (0..LINK_ROWS).filter(|row| *row != LINK_ROW_CTRL);
-    let read = |card: &mut Card| {
+    let read = |card: &mut Hardware| {
         rows.map(|row| (row, card.row(CtxTable::Link, row)[..bytes_of(row)].to_vec()))
             .collect()
     };
@@ -44,7 +44,7 @@ fn changed(before: &[(u32, Vec<u8>)], after: &[(u32, Vec<u8>)]) -> Vec<u32> {
     pairs.filter(|(a, b)| a != b).map(|((row, _), _)| *row).collect()
 }
 
-fn set_dscp_and_congestion(dev: &FakeDevice) {
+fn set_dscp_and_congestion(dev: &LoneCard) {
     let mut function = Function::open(Rc::new(dev.function(0)), &OpenOptions::simulated()).unwrap();
     let mut cmd = SetLinkCmd::new();
     cmd.set_port_num(1);
@@ -63,7 +63,7 @@ fn set_dscp_and_congestion(dev: &FakeDevice) {
     function.set_congestion(1, &congestion).unwrap();
 }
 
-fn status(dev: &FakeDevice, func: u8) -> (bool, bool) {
+fn status(dev: &LoneCard, func: u8) -> (bool, bool) {
     let status = dev.function(func).mmio_read32(reg::FUNC_STATUS);
     let has = |mask| reg::field(status, mask) != 0;
     (has(reg::FUNC_STATUS_READY_MASK), has(reg::FUNC_STATUS_FATAL_MASK))
@@ -72,7 +72,7 @@ fn status(dev: &FakeDevice, func: u8) -> (bool, bool) {
 /// Decision 0051: what was made is there, and nothing of the card changes.
 #[test]
 fn a_warm_restart_goes_on() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let mut client = Client::open(&dev, 1);
     let made = client.make_some();
     let (rows, links) = (client.rows(&dev), link_rows(&dev));
@@ -90,7 +90,7 @@ fn a_warm_restart_goes_on() {
 /// A second cold restart finds the same.
 #[test]
 fn a_cold_restart_takes_back_what_was_given() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let at_first = link_rows(&dev);
     for round in 1..=2 {
         set_dscp_and_congestion(&dev);
@@ -116,7 +116,7 @@ fn a_cold_restart_takes_back_what_was_given() {
 /// Decision 0051: after the last failure every function is told, and no command is taken.
 #[test]
 fn firmware_that_gives_up_says_so() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let mut client = Client::open(&dev, 1);
     let rows = client.rows(&dev);
     dev.restart(|_, card| Firmware::give_up(card));

@@ -8,14 +8,14 @@ use hca_abi::{
 };
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{AdminError, Doorbells, DriverError, Function, OpenOptions};
-use hca_fake::FakeDevice;
 use hca_fw_core::{NUM_FUNCS, NUM_SRQS, line_of};
+use hca_lone::LoneCard;
 
 const EQ_LOG_SIZE: u8 = 7;
 
 struct Rig {
-    dev: FakeDevice,
-    function: Function<Rc<FakeDevice>>,
+    dev: LoneCard,
+    function: Function<Rc<LoneCard>>,
     ring: DmaBuf,
     numbers: (u32, u32, u8),
     /// Events read so far.
@@ -31,10 +31,10 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, DriverError>) -> AdminError {
 
 impl Rig {
     fn new() -> Self {
-        Self::of(&FakeDevice::new(), 0)
+        Self::of(&LoneCard::new(), 0)
     }
 
-    fn of(card: &FakeDevice, func: u8) -> Self {
+    fn of(card: &LoneCard, func: u8) -> Self {
         let dev = card.function(func);
         let mut function = Function::open(Rc::new(card.function(func)), &OpenOptions::simulated()).unwrap();
         let ring = dev.alloc_dma(1 << 17).unwrap();
@@ -206,7 +206,7 @@ fn what_an_srq_can_be() {
 /// V-30: a function has its share of them, and gets no more; a reset gives all back.
 #[test]
 fn shares_and_resets() {
-    let card = FakeDevice::new();
+    let card = LoneCard::new();
     let (mut rig, mut other) = (Rig::of(&card, 0), Rig::of(&card, 1));
     let limit = rig.function.query_device().unwrap().max_srq();
     assert_eq!(limit as usize, NUM_SRQS / NUM_FUNCS);
@@ -443,7 +443,7 @@ fn garbage_is_answered() {
 /// SPEC-3, V-83, V-84: XRC domains are a function's own; SRQs and targets hold them, and their CQ.
 #[test]
 fn xrc_domains_and_what_is_in_them() {
-    let card = FakeDevice::new();
+    let card = LoneCard::new();
     let (mut rig, mut other) = (Rig::of(&card, 0), Rig::of(&card, 1));
     let xrcd = rig.function.alloc_xrcd().unwrap();
     let foreign = other.function.alloc_xrcd().unwrap();

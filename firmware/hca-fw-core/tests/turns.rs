@@ -5,14 +5,14 @@ mod common;
 
 use common::{Client, Limits};
 use hca_abi::{AdminOpcode, AdminStatus, CtxTable, HwEventKind, QpState};
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use proptest::prelude::*;
 
 /// docs/isolation.md: a NOP is answered within so many bus accesses, whatever the other functions do.
 const NOP_ACCESSES_MAX: u64 = 1_500;
 
 /// A NOP of `client` from its doorbell to its completion.
-fn nop_accesses(dev: &FakeDevice, client: &mut Client) -> u64 {
+fn nop_accesses(dev: &LoneCard, client: &mut Client) -> u64 {
     let before = dev.with_card(|card| card.accesses);
     let nop = client.post(AdminOpcode::Nop, &[]);
     while client.answer(nop).is_none() {
@@ -22,7 +22,7 @@ fn nop_accesses(dev: &FakeDevice, client: &mut Client) -> u64 {
 }
 
 /// The work of the three others while one asks for nothing but NOPs: the longest wait until all are through.
-fn longest_wait(dev: &FakeDevice, client: &mut Client, others: &[(&Client, u16)]) -> (u64, u32) {
+fn longest_wait(dev: &LoneCard, client: &mut Client, others: &[(&Client, u16)]) -> (u64, u32) {
     let (mut longest, mut nops) = (0, 0);
     while others.iter().any(|(other, index)| other.answer(*index).is_none()) {
         longest = longest.max(nop_accesses(dev, client));
@@ -35,7 +35,7 @@ fn longest_wait(dev: &FakeDevice, client: &mut Client, others: &[(&Client, u16)]
 /// A registration costs the same however long its page list is: that stays where it is (V-130).
 #[test]
 fn a_registration_does_not_depend_on_its_length() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let mut client = Client::open(&dev, 0);
     let pd = client.alloc_pd();
     let mut accesses = |pages| {
@@ -54,7 +54,7 @@ fn a_registration_does_not_depend_on_its_length() {
 #[test]
 fn a_nop_does_not_wait_for_resets() {
     for by_register in [false, true] {
-        let dev = FakeDevice::new();
+        let dev = LoneCard::new();
         let mut clients: Vec<Client> = (0..4).map(|func| Client::open(&dev, func)).collect();
         let limits = clients[0].limits();
         for client in &mut clients[1..] {
@@ -83,7 +83,7 @@ fn a_nop_does_not_wait_for_resets() {
 /// EVT CQ_ERR: a CQ with every QP of a function on it.
 #[test]
 fn a_nop_does_not_wait_for_a_failing_cq() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let (mut one, mut other) = (Client::open(&dev, 0), Client::open(&dev, 1));
     let limits = one.limits();
     let made = other.take_everything(&limits);
@@ -108,7 +108,7 @@ fn a_nop_does_not_wait_for_a_failing_cq() {
 /// Doorbells and CONTROL without end from one function.
 #[test]
 fn a_nop_does_not_wait_for_a_flood_of_events() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let (mut one, mut other) = (Client::open(&dev, 0), Client::open(&dev, 1));
     other.take_everything(&one.limits());
     for round in 0..50 {
@@ -127,7 +127,7 @@ fn a_nop_does_not_wait_for_a_flood_of_events() {
 /// Whoever has all that is his share cannot keep others from theirs; and limits are what QUERY_DEVICE says, exactly.
 #[test]
 fn every_function_gets_its_limits() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let mut clients: Vec<Client> = (0..4).map(|func| Client::open(&dev, func)).collect();
     for client in &mut clients {
         let limits = client.limits();
@@ -149,7 +149,7 @@ fn every_function_gets_its_limits() {
 /// what it had.
 #[test]
 fn forged_rows_of_keys() {
-    let dev = FakeDevice::new();
+    let dev = LoneCard::new();
     let (mut one, mut other) = (Client::open(&dev, 0), Client::open(&dev, 1));
     let mine = one.make_some();
     let rows = one.rows(&dev);
@@ -222,7 +222,7 @@ proptest! {
         disable in any::<bool>(),
         turns in 0usize..60,
     ) {
-        let dev = FakeDevice::new();
+        let dev = LoneCard::new();
         let (mut one, mut other) = (Client::open(&dev, 0), Client::open(&dev, 1));
         let mine = one.make_some();
         let rows = one.rows(&dev);

@@ -11,7 +11,7 @@ module hca_key_check
   output logic [63:0] page_pos_o  // of va from the start of the list's first page
 );
 
-  logic        row_ok, right_ok, range_ok, page_ok, local_only;
+  logic        row_ok, right_ok, range_ok, page_ok, local_only, flush;
   logic [63:0] region_offset;
   logic [64:0] range_end, page_pos;
   logic [32:0] need;   // bytes that must be inside the region
@@ -32,19 +32,22 @@ module hca_key_check
       AccRemoteWrite:  right_ok = mpt_i.remote_write;
       AccRemoteRead:   right_ok = mpt_i.remote_read;
       AccRemoteAtomic: right_ok = mpt_i.remote_atomic && !mpt_i.is_null;   // no place to keep a result
+      AccFlush, AccFlushAll: right_ok = mpt_i.flush_global;
       default:         right_ok = 1'b0;
     endcase
     if (local_only && mpt_i.is_window) right_ok = 1'b0;
   end
 
   // 65 bits: neither sum can wrap.
-  assign need      = (seg_i.chk_bytes > 32'(seg_i.len_bytes)) ? 33'(seg_i.chk_bytes) : 33'(seg_i.len_bytes);
+  assign flush     = seg_i.access inside {AccFlush, AccFlushAll};
+  assign need      = (flush || seg_i.chk_bytes > 32'(seg_i.len_bytes)) ? 33'(seg_i.chk_bytes) : 33'(seg_i.len_bytes);
   // Every address of a null region is inside it; its zeros are two of the smallest pages, which a segment that begins
   // in the first one never leaves.
   assign region_offset = mpt_i.zero_based ? seg_i.va : seg_i.va - mpt_i.start;
-  assign offset_o  = mpt_i.is_null ? 64'(seg_i.va[MinPageShift-1:0]) : region_offset;
+  // A FLUSH may be of no bytes, or name none: it reads the first one of the region.
+  assign offset_o  = mpt_i.is_null ? 64'(seg_i.va[MinPageShift-1:0]) : flush ? '0 : region_offset;
   assign range_end = 65'(region_offset) + 65'(need);
-  assign range_ok  = mpt_i.is_null
+  assign range_ok  = mpt_i.is_null || seg_i.access == AccFlushAll
                      || ((mpt_i.zero_based || seg_i.va >= mpt_i.start) && (range_end <= 65'(mpt_i.length)));
 
   assign page_pos   = 65'(mpt_i.list_offset) + 65'(offset_o);

@@ -250,6 +250,9 @@ typedef enum logic [7:0] {
   WrOpSendWithInv = 8'd9,  // SEND that invalidates an R_Key at the receiver.
   WrOpTso = 8'd10,  // TCP segmentation offload.
   WrOpRegMr = 8'd11,  // Register memory under a key that is free (IBV_WR_DRIVER1).
+  WrOpFlush = 8'd14,  // What was written before can be seen by everybody, in order with READs and atomics.
+  WrOpMaskedAtomicCmpAndSwp = 8'd12,  // Compare and swap of some bits (IB_WR_MASKED_ATOMIC_CMP_AND_SWP).
+  WrOpMaskedAtomicFetchAndAdd = 8'd13,  // Fetch and add by fields (IB_WR_MASKED_ATOMIC_FETCH_AND_ADD).
   WrOpAtomicWrite = 8'd15  // 8 bytes written at once, in order with READs and atomics.
 } wr_opcode_e;
 
@@ -262,8 +265,11 @@ typedef enum logic [7:0] {
   WcOpFetchAdd = 8'd4,  // Fetch and add.
   WcOpBindMw = 8'd5,  // Memory window bind.
   WcOpLocalInv = 8'd6,  // Local invalidate.
+  WcOpFlush = 8'd8,  // FLUSH.
   WcOpAtomicWrite = 8'd9,  // ATOMIC WRITE.
   WcOpRegMr = 8'd10,  // Fast registration.
+  WcOpMaskedCompSwap = 8'd11,  // Masked compare and swap.
+  WcOpMaskedFetchAdd = 8'd12,  // Masked fetch and add.
   WcOpRecv = 8'd128,  // Receive of a SEND.
   WcOpRecvRdmaWithImm = 8'd129  // Receive WQE consumed by RDMA WRITE with immediate.
 } wc_opcode_e;
@@ -486,6 +492,7 @@ typedef enum logic [7:0] {
   BthRcFetchAdd = 8'h14,
   BthRcSendLastInv = 8'h16,
   BthRcSendOnlyInv = 8'h17,
+  BthRcFlush = 8'h1c,
   BthRcAtomicWrite = 8'h1d,
   BthUcSendFirst = 8'h20,
   BthUcSendMiddle = 8'h21,
@@ -547,7 +554,13 @@ typedef enum logic [7:0] {
   BthXrcFetchAdd = 8'hb4,
   BthXrcSendLastInv = 8'hb6,
   BthXrcSendOnlyInv = 8'hb7,
+  BthXrcFlush = 8'hbc,
   BthXrcAtomicWrite = 8'hbd
+  BthXrcAtomicWrite = 8'hbd,
+  BthRcMaskedCmpSwap = 8'hd3,
+  BthRcMaskedFetchAdd = 8'hd4,
+  BthXrcMaskedCmpSwap = 8'hf3,
+  BthXrcMaskedFetchAdd = 8'hf4
 } bth_opcode_e;
 
 // AETH syndrome bytes of the NAK codes. ACK is 8'h00 | credit code, RNR NAK 8'h20 | timer code.
@@ -570,6 +583,10 @@ localparam logic [31:0] AccessMwBind = 32'h10;  // Windows may be bound to it.
 localparam logic [31:0] AccessZeroBased = 32'h20;  // Addresses count from 0 at the start of the region.
 localparam logic [31:0] AccessOnDemand = 32'h40;  // Pages on demand.
 localparam logic [31:0] AccessHugetlb = 32'h80;  // Huge pages.
+// Peer may FLUSH, so that all can see what it has written.
+localparam logic [31:0] AccessFlushGlobal = 32'h100;
+// Peer may FLUSH, so that what it has written outlives a loss of power. Nobody gets it.
+localparam logic [31:0] AccessFlushPersistent = 32'h200;
 localparam logic [31:0] AccessRelaxedOrdering = 32'h100000;  // A hint that writes may pass one another.
 // Of a QP alone, and no program's (a bit of the optional range): a connection without end-to-end credits.
 localparam logic [31:0] AccessNoCredits = 32'h1000000;
@@ -593,8 +610,11 @@ localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Ke
 // ---- Memory structures -------------------------------------------------------------------------
 
 // First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic has
-// `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data. 32 +
-// 16 * num_sge must not exceed the stride.
+// `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data, a
+// FLUSH `sq_wqe_flush` at byte 32, and no data. 32 + 16 * num_sge must not exceed the stride.
+// `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data; a
+// masked compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least. 32 + 16 * num_sge
+// must not exceed the stride.
 localparam int unsigned SqWqeCtrlBytes = 32;
 typedef struct packed {
   logic [7:0]     reserved3;
@@ -663,9 +683,26 @@ typedef struct packed {
 // Bytes 32..48 of an atomic send WQE.
 localparam int unsigned SqWqeAtomicBytes = 16;
 typedef struct packed {
-  logic [63:0]    swap;  // COMP_SWAP: value to store.
+  // COMP_SWAP: value to store. Masked FETCH_ADD: the most significant bit of each field; the highest one
+  // may be left away, so 0 is one field.
+  logic [63:0]    swap;
   logic [63:0]    compare_add;  // COMP_SWAP: value to compare with; FETCH_ADD: value to add.
 } sq_wqe_atomic_t;
+
+// Bytes 32..48 of a FLUSH WQE; its remote_addr and rkey name the range, or the region, and its length is 0.
+localparam int unsigned SqWqeFlushBytes = 16;
+typedef struct packed {
+  logic [89:0]    reserved0;
+  logic [1:0]     selectivity;  // Selectivity level: 0 the range, 1 the whole region.
+  logic [3:0]     placement;  // Placement type: bit 0 global visibility, bit 1 persistence.
+  logic [31:0]    length;  // Bytes of the range.
+} sq_wqe_flush_t;
+// Bytes 64..80 of a masked compare and swap. They leave as they stand here, as the payload of its request.
+localparam int unsigned SqWqeMasksBytes = 16;
+typedef struct packed {
+  logic [63:0]    swap_mask;  // Bits to store.
+  logic [63:0]    compare_mask;  // Bits to compare.
+} sq_wqe_masks_t;
 
 // Bytes 32..64 of a BIND_MW or REG_MR WQE; remote_addr is the first address of the window or region, rkey
 // its new key, and num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32.
@@ -757,17 +794,17 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [479:0]   reserved18;
+  logic [479:0]   reserved17;
   logic [447:0]   record;  // restores: the rest, which is the hardware's own affair.
   logic [23:0]    una_psn;  // restores: PSN with which that WQE begins.
-  logic [4:0]     reserved17;
+  logic [4:0]     reserved16;
   logic [15:0]    rd_done;  // restores: READs and atomics completed.
   logic [16:0]    rq_pi;  // restores: producer index of the receive queue.
   logic [16:0]    una_wqe;  // restores: oldest send WQE that is not completed.
   // restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the
   // row before the last write of a QP context: word 0 is what belongs here.
   logic [16:0]    sq_pi;
-  logic [67:0]    reserved16;
+  logic [67:0]    reserved15;
   // is_shared: the doors are shut for this QP, too, as for one that has not the row.
   logic           is_shut;
   // This write: the responder tells the peer which request it expects, as if a later one had come.
@@ -777,7 +814,7 @@ typedef struct packed {
   // Other QPs may have this row, too: whoever names one of them is reported (LINE_MISS, PACKET_MISS).
   logic           is_shared;
   logic [23:0]    xrcd;  // XRC domain of a target.
-  logic [7:0]     reserved15;
+  logic [7:0]     reserved14;
   // The QPN. Its low bits are the row, the others a generation: who names another one does not mean this
   // QP.
   logic [23:0]    qpn;
@@ -786,7 +823,7 @@ typedef struct packed {
   // Time that the destination takes per byte on the wire, in 2^-16 cycles of the card (100 Gbit/s: 1311).
   logic [23:0]    rate_interval;
   logic [7:0]     static_rate;  // Static rate.
-  logic [3:0]     reserved14;
+  logic [3:0]     reserved13;
   logic [19:0]    flow_label;  // Flow label.
   logic [7:0]     traffic_class;  // Traffic class.
   logic [7:0]     hop_limit;  // Hop limit.
@@ -796,27 +833,27 @@ typedef struct packed {
   logic [15:0]    dlid;  // Destination LID.
   logic [15:0]    udp_src_port;  // RoCEv2 UDP source port.
   logic [31:0]    rate_limit;  // Pacing in kbit/s, 0 = none.
-  logic           reserved13;
+  logic           reserved12;
   logic [6:0]     src_path_bits;  // Bits to put into the low end of the source LID.
-  logic [3:0]     reserved12;
-  logic [3:0]     sl;  // Service level.
   logic [3:0]     reserved11;
+  logic [3:0]     sl;  // Service level.
+  logic [3:0]     reserved10;
   logic [3:0]     sgid_index;  // Index of the source GID.
-  logic [2:0]     reserved10;
+  logic [2:0]     reserved9;
   logic [4:0]     min_rnr_timer;  // RNR timer code sent in RNR NAKs.
-  logic           reserved9;
-  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
   logic           reserved8;
+  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
+  logic           reserved7;
   logic [2:0]     retry_cnt;  // Retransmissions after timeout or sequence NAK.
   logic [23:0]    rq_psn;  // First expected PSN.
-  logic [2:0]     reserved7;
+  logic [2:0]     reserved6;
   logic [4:0]     timeout;  // Acknowledge timeout: 4.096 us << n, 0 = never.
   logic [23:0]    sq_psn;  // First send PSN.
   // RC, and so does the peer: WRITEs may pass one another, and what is lost of them is sent again alone.
   logic           selective;
   // RC: credits are told (without an SRQ), and those of the peer limit what needs a receive WQE there.
   logic           credits;
-  logic           reserved6;
+  logic           flush_global;  // Peer may FLUSH, for global visibility.
   logic [4:0]     max_dest_rd_atomic;  // READs and atomics that the peer may have outstanding here, 0..=16.
   logic [23:0]    srqn;  // Shared receive queue.
   logic           reserved5;
@@ -882,7 +919,8 @@ typedef struct packed {
   logic [23:0]    pd;  // Protection domain.
   logic [7:0]     func;  // Owning function.
   logic [7:0]     tag;  // Low byte of the key.
-  logic [1:0]     reserved1;
+  logic           reserved1;
+  logic           flush_global;  // Peer may FLUSH, for global visibility.
   logic           zero_based;  // Addresses count from 0 at the start of the region.
   logic           mw_bind;  // Windows may be bound to it.
   logic           remote_atomic;  // Peer may use atomics.
@@ -1350,6 +1388,14 @@ typedef struct packed {
   logic [7:0]     resv8;  // Reserved, 0.
   logic [23:0]    xrcsrq;  // Shared receive queue at the destination.
 } xrceth_t;
+
+// FLUSH extended transport header (annex A19). First bit on the wire is the most significant.
+localparam int unsigned FethBytes = 4;
+typedef struct packed {
+  logic [25:0]    resv26;  // Reserved, 0.
+  logic [1:0]     sel;  // Selectivity level: 0 the range in the RETH, 1 the whole memory region.
+  logic [3:0]     plt;  // Placement type: bit 0 global visibility, bit 1 persistence.
+} feth_t;
 
 // RDMA extended transport header (5.2.6, 9.3.3). First bit on the wire is the most significant.
 localparam int unsigned RethBytes = 16;

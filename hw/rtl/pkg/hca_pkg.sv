@@ -163,6 +163,7 @@ package hca_pkg;
     tx_kind_e       kind;
     logic [QpW-1:0] qpn;          // local QP: address vector, destination QPN and P_Key come from its context
     logic [7:0]     opcode;       // BTH opcode
+    logic           masked;       // an atomic with masks: hca_tx_hdr gives it the opcode that such a one has
     logic [23:0]    psn;
     logic           ack_req;
     logic           solicited;
@@ -171,8 +172,8 @@ package hca_pkg;
     logic [63:0]    reth_va;
     logic [31:0]    reth_rkey;
     logic [31:0]    reth_bytes;
-    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original value; ATOMIC WRITE: its data
-    logic [63:0]    compare;      // AtomicETH
+    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
+    logic [63:0]    compare;      // AtomicETH; masked fetch and add: the fields
     logic [7:0]     aeth_syndrome;
     logic [23:0]    aeth_msn;
     logic [31:0]    imm;          // ImmDt or IETH, bytes as on the wire: imm[7:0] is the first byte sent
@@ -300,8 +301,10 @@ package hca_pkg;
     logic [63:0]       reth_va;
     logic [31:0]       reth_rkey;
     logic [31:0]       reth_bytes;
-    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original value; ATOMIC WRITE: its data
-    logic [63:0]       compare;        // AtomicETH
+    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
+    logic [63:0]       compare;        // AtomicETH; fetch and add: the most significant bit of each field
+    logic              masked;         // an atomic with masks: its opcode is that of one without
+    logic [127:0]      masks;          // of a compare and swap: bits to swap, bits to compare
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
     logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] first on the wire; behind hca_rx_steer a frame's tag
@@ -345,13 +348,13 @@ package hca_pkg;
   } cqe_job_t;
 
   // Acknowledge or response job for the response scheduler. An atomic's operands are in it on the way to hca_atomic:
-  // va what to swap in or to add, {rkey, len_bytes} what to compare with. Behind it va is the original value.
+  // va what to swap in or to add (FLUSH: its FETH), {rkey, len_bytes} what to compare with. Behind it va is the original value.
   typedef struct packed {
     logic           valid;
     logic           read;       // 0: ACK/NAK with syndrome; 1: READ response, or an atomic's
     logic           atomic;     // read only: an atomic's. Syndrome of a NAK: memory could not be read
     logic           cas;        // atomic only: compare and swap, not fetch and add
-    logic           stores;     // atomic only: ATOMIC WRITE; its answer is a READ response without data
+    logic           stores;     // atomic only: ATOMIC WRITE, with cas FLUSH; its answer is a READ response without data
     logic           again;      // atomic only: it was executed before, its result is in store
     logic           aside;      // read only: of a QP with selective repeat, and asked for again
     logic [QpW-1:0] qpn;
@@ -389,7 +392,7 @@ package hca_pkg;
     logic              msg_last;       // RxwSend: last packet of the message
     logic              silent;         // no negative answer when it fails: nobody waits for one
     rsp_job_t          rsp;            // sent when the item has succeeded
-    cqe_job_t          cqe;            // written when the item has succeeded
+    cqe_job_t          cqe;            // written when the item has succeeded; RxwAtomic has none: at_masks_of
     logic              resumes;        // answers the failure of this side of the QP: the side goes on with this item
   } rxw_t;
 

@@ -1,12 +1,17 @@
 // Part of hca_pkg: what kinds of work requests there are, by their opcode.
 
+  // An atomic with masks.
+  function automatic logic is_masked(logic [7:0] wr_opcode);
+    return wr_opcode == WrOpMaskedAtomicCmpAndSwp || wr_opcode == WrOpMaskedAtomicFetchAndAdd;
+  endfunction
+
   function automatic logic is_atomic(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpAtomicCmpAndSwp || wr_opcode == WrOpAtomicFetchAndAdd;
+    return wr_opcode == WrOpAtomicCmpAndSwp || wr_opcode == WrOpAtomicFetchAndAdd || is_masked(wr_opcode);
   endfunction
 
   // The peer answers with a READ response, or with a value: it counts as one of max_rd_atomic.
   function automatic logic is_answered(logic [7:0] wr_opcode);
-    return wr_opcode == WrOpRdmaRead || wr_opcode == WrOpAtomicWrite || is_atomic(wr_opcode);
+    return wr_opcode inside {WrOpRdmaRead, WrOpAtomicWrite, WrOpFlush} || is_atomic(wr_opcode);
   endfunction
 
   // A send WQE takes a receive WQE of the peer.

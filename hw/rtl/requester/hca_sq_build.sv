@@ -17,7 +17,7 @@ module hca_sq_build
   input  logic [12:0]    piece_i,
   input  logic           seg_last_i,
   input  logic [AvSlotW-1:0] av_slot_i,  // of a datagram
-  input  beat_t          block_i,     // first block of the WQE, of an atomic or an ATOMIC WRITE
+  input  beat_t          block_i,     // first block of the WQE, of an atomic, an ATOMIC WRITE or a FLUSH
   output omt_wr_t        omt_o,
   output txp_t           txp_o,
   output seg_t           seg_o,
@@ -25,20 +25,23 @@ module hca_sq_build
 );
 
   logic       alone;  // the packet is a WRITE of its own: its place does not follow from those before it
-  logic       is_read, is_write, with_imm, with_inv, datagram, unused_bits;
+  logic       is_read, is_write, with_imm, with_inv, datagram, by_value, unused_bits;
   logic [7:0] only, last;
   logic [31:0] few_bytes, read_bytes;
   sq_wqe_atomic_t operands;
+  sq_wqe_flush_t  flush;
 
-  assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i, block_i};
+  assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i, block_i, flush};
   assign datagram = qpc_i.service == ServiceUd;
   assign only     = datagram ? BthUdSendOnly : is_write ? BthRcWriteOnly : BthRcSendOnly;
   assign last     = is_write ? BthRcWriteLast : BthRcSendLast;
   assign is_read  = is_answered(hdr_i.opcode);
   assign operands = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_atomic_t)];
+  assign flush    = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_flush_t)];
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
   assign alone    = qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite;
   assign with_inv = hdr_i.opcode == WrOpSendWithInv;
+  assign by_value = hdr_i.inline_data || hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp;   // the WQE has the payload
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
 
   assign few_bytes  = 32'(few_left_i) << mtu_shift(qpc_i.path_mtu);
@@ -75,16 +78,22 @@ module hca_sq_build
     txp_o.xrcsrq        = hdr_i.remote_srqn;
     txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;
-    if (hdr_i.opcode == WrOpAtomicCmpAndSwp) begin
+    txp_o.masked        = is_masked(hdr_i.opcode);
+    if (hdr_i.opcode == WrOpAtomicCmpAndSwp || hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp) begin
       txp_o.opcode   = BthRcCmpSwap;
       txp_o.swap_add = operands.swap;
       txp_o.compare  = operands.compare_add;
-    end else if (hdr_i.opcode == WrOpAtomicFetchAndAdd) begin
+    end else if (hdr_i.opcode == WrOpAtomicFetchAndAdd || hdr_i.opcode == WrOpMaskedAtomicFetchAndAdd) begin
       txp_o.opcode   = BthRcFetchAdd;
       txp_o.swap_add = operands.compare_add;
+      if (txp_o.masked) txp_o.compare = operands.swap;
     end else if (hdr_i.opcode == WrOpAtomicWrite) begin
       txp_o.opcode   = BthRcAtomicWrite;
       txp_o.swap_add = block_i[8*SqWqeCtrlBytes +: 64];
+    end else if (hdr_i.opcode == WrOpFlush) begin
+      txp_o.opcode     = BthRcFlush;
+      txp_o.reth_bytes = flush.length;
+      txp_o.swap_add   = 64'({flush.selectivity, flush.placement});
     end else if (is_read) txp_o.opcode = BthRcReadRequest;
     else if (alone) txp_o.opcode = BthRcWriteOnly;
     else if (pkt_i.first && pkt_i.last) txp_o.opcode = with_inv ? 8'(BthRcSendOnlyInv) : only + 8'(with_imm);
@@ -96,12 +105,12 @@ module hca_sq_build
 
   always_comb begin
     seg_o           = '0;
-    seg_o.bypass    = hdr_i.inline_data;
+    seg_o.bypass    = by_value;
     seg_o.access    = AccLocalRead;
     seg_o.func      = qpc_i.func;
     seg_o.pd        = qpc_i.pd;
     seg_o.qpn       = {qpc_i.gen, qpn_i};
-    seg_o.key       = hdr_i.inline_data ? '0 : lkey_i;
+    seg_o.key       = by_value ? '0 : lkey_i;
     seg_o.va        = va_i;
     seg_o.len_bytes = piece_i;
     seg_o.chk_bytes = 32'(piece_i);

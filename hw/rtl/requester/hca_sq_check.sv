@@ -49,10 +49,12 @@ module hca_sq_check
       end
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;
       WrOpRdmaRead: if (!answers || hdr_i.inline_data) malformed_o = 1'b1;
-      WrOpAtomicCmpAndSwp, WrOpAtomicFetchAndAdd: begin
+      WrOpAtomicCmpAndSwp, WrOpAtomicFetchAndAdd, WrOpMaskedAtomicCmpAndSwp, WrOpMaskedAtomicFetchAndAdd: begin
         if (!answers || hdr_i.inline_data || hdr_i.num_sge != 8'd1) malformed_o = 1'b1;
+        if (hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp && qpc_i.log_stride == '0) malformed_o = 1'b1;
       end
       WrOpAtomicWrite: if (!answers || !hdr_i.inline_data || hdr_i.num_sge != '0) malformed_o = 1'b1;
+      WrOpFlush: if (!answers || hdr_i.inline_data || hdr_i.num_sge != '0 || hdr_i.length != '0) malformed_o = 1'b1;
       default: malformed_o = 1'b1;
     endcase
   end

@@ -266,7 +266,7 @@ module hca_sq_emit
     .pkt_i      (pkt), .left_i(left),
     .rest_i     (rest),
     .few_i      (few), .few_left_i(few_left),
-    .va_i       (look_q.is_inline ? inline_va_q : sge_va),
+    .va_i       ((look_q.is_inline || look_q.masks) ? inline_va_q : sge_va),
     .lkey_i     (sge_lkey),
     .piece_i    (piece),
     .seg_last_i (fits),

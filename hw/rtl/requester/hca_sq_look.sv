@@ -21,6 +21,8 @@ module hca_sq_look
   output sq_look_t    look_o
 );
 
+  localparam int unsigned MasksAt = SqWqeCtrlBytes + SqWqeAtomicBytes + SgeBytes;
+
   sq_wqe_ctrl_t hdr, in;
   logic         atomic_q, one_q, two_q;  // which lengths count is known with the block
   sge_t [3:0]   lanes;
@@ -91,6 +93,7 @@ module hca_sq_look
     look_o.is_inline   = hdr.inline_data;
     look_o.payload     = !none && !read;
     look_o.read        = read;
+    look_o.masks       = hdr.opcode == WrOpMaskedAtomicCmpAndSwp;
     look_o.local_op    = local_op;
     look_o.fence       = hdr.fence && is_acked(qpc_i.service);
     look_o.takes       = takes_receive(hdr.opcode) && qpc_i.credits;
@@ -108,7 +111,8 @@ module hca_sq_look
     look_o.one_pkt     = last;
     look_o.left        = hdr.length - offset;
     look_o.rest        = rest;
-    look_o.inline_at   = {ring_block, 6'd0} + (datagram ? 25'(SqWqeUdCtrlBytes) : 25'(SqWqeCtrlBytes))
+    look_o.inline_at   = {ring_block, 6'd0} + (datagram ? 25'(SqWqeUdCtrlBytes)
+                                               : look_o.masks ? 25'(MasksAt) : 25'(SqWqeCtrlBytes))
                          + 25'(offset[12:0]);
   end
 

@@ -47,7 +47,7 @@ module hca_sq_packet
 
   hca_sq_size u_size (
     .qpc_i,
-    .read_i  (wqe_i.read),
+    .read_i  (wqe_i.read), .masks_i(wqe_i.masks),
     .local_i (wqe_i.local_op),
     .offset_i(dyn_i.offset),
     .retx_i  (dyn_i.retx),

@@ -76,6 +76,7 @@ package hca_sq_pkg;
     logic        is_inline;
     logic        payload;    // its packets carry payload
     logic        read;       // the peer answers with data
+    logic        masks;      // a masked compare and swap: these are its payload
     logic        local_op;   // it makes no packet: hca_mw carries it out
     logic        fence;
     logic        takes;      // a receive WQE of the peer

@@ -5,6 +5,7 @@ module hca_sq_size
 (
   input  sq_qpc_t     qpc_i,
   input  logic        read_i,    // a READ
+  input  logic        masks_i,   // an atomic with these in its request
   input  logic        local_i,   // no packet, work for hca_mw
   input  logic [31:0] offset_i,  // bytes of the message before it
   input  logic        retx_i,    // it is the first one after a rewind
@@ -24,8 +25,8 @@ module hca_sq_size
   always_comb begin
     pkt_o.first   = offset_i == '0;
     pkt_o.last    = last_i;
-    pkt_o.payload = !read_i && left_i != '0;
-    pkt_o.bytes   = read_i ? '0 : last_i ? left_i[12:0] : mtu_bytes(qpc_i.path_mtu);
+    pkt_o.payload = masks_i || (!read_i && left_i != '0);
+    pkt_o.bytes   = masks_i ? 13'(SqWqeMasksBytes) : read_i ? '0 : last_i ? left_i[12:0] : mtu_bytes(qpc_i.path_mtu);
     pkt_o.ack_req = is_acked(qpc_i.service) && (last_i || retx_i || probes_i || pkt_no == 4'd15);
     pkt_o.psns    = local_i ? '0 : read_i ? rest_i + 24'd1 : 24'd1;
   end

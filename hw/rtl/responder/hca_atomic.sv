@@ -1,8 +1,10 @@
 // Atomic operations on 8 bytes of host memory: read, compute, write back; in order, several at a time. One that hits
 // the address of another under way waits for it and takes what it leaves there, so the hottest address costs no read.
 // An address is in the table from the look at it until its write has been accepted by the write mux; a read that begins
-// later sees it (hca_rd_order). Results come in order. The caller hands an operation over only when all that it wrote
-// before has been accepted, and asks hold_o before each burst that it writes behind it.
+// later sees it (hca_rd_order). A FLUSH is a read that begins when everything before it has been accepted, whatever
+// its address: when it is back, all of that is where the host sees it (decision 0074). Results come in order. The
+// caller hands an operation over only when all that it wrote before has been accepted, and asks hold_o before each
+// burst that it writes behind it.
 //
 // Two cycles per operation; as many at a time as there are entries, and reads as many as their port has. May be stalled
 // by the read port, the write mux, and whoever takes the results; never needs another write of its caller to go on.
@@ -48,10 +50,10 @@ module hca_atomic
   } left_t;
 
   // ---- In: is the address under way? -----------------------------------------------------------------
-  logic               op_valid, alloc, full, hit;
+  logic               op_valid, alloc, full, hit, flush, waits;  // waits: writes before a FLUSH may be to come
   at_op_t             op;
   logic [IdxW:0]      head_q, tail_q;
-  logic [Entries-1:0] live_q, newest_q, match, near;  // newest: of its address
+  logic [Entries-1:0] live_q, newest_q, flush_q, match, near;  // newest: of its address
   logic [7:0]         func_q [Entries];
   logic [63:3]        addr_q [Entries];
   logic [IdxW-1:0]    match_idx, head, tail;
@@ -72,12 +74,14 @@ module hca_atomic
   assign head = head_q[IdxW-1:0];
   assign tail = tail_q[IdxW-1:0];
   assign full = head == tail && head_q[IdxW] != tail_q[IdxW];
-  assign hit  = match != '0;
+  assign flush = op.cas && op.stores;
+  assign waits = flush && (live_q & ~flush_q) != '0;
+  assign hit  = match != '0 && !flush;
 
   always_comb begin
     for (int unsigned e = 0; e < Entries; e++) begin
       match[e] = live_q[e] && newest_q[e] && func_q[e] == op.func && addr_q[e] == op.addr;
-      near[e]  = live_q[e] && func_q[e] == look_func_i && addr_q[e][63:8] == look_block_i;
+      near[e]  = live_q[e] && !flush_q[e] && func_q[e] == look_func_i && addr_q[e][63:8] == look_block_i;
     end
   end
 
@@ -86,14 +90,14 @@ module hca_atomic
     .idx_o   (match_idx)
   );
 
-  assign rd_req_valid_o = op_valid && !full && !hit;
+  assign rd_req_valid_o = op_valid && !full && !hit && !waits;
   assign rd_req_o       = '{func: op.func, addr: {op.addr, 3'd0}, len_bytes: 10'd8};
-  assign alloc          = op_valid && !full && (hit || rd_req_ready_i);
-  assign hold_o         = op_valid || near != '0;
+  assign alloc          = op_valid && !full && (hit || (rd_req_ready_i && !waits));
+  assign hold_o         = (op_valid && !flush) || near != '0;
 
   // ---- The oldest one: first its value, then what becomes of it ----------------------------------------
   logic        work_valid, have_q, begin_it, finish, writes, free;
-  logic [63:0] value_q, value, next, line_word;
+  logic [63:0] value_q, value, next, line_word, tops, sum, swapped;
   logic        err_q, err;
   work_t       work;
   left_t       behind;
@@ -131,8 +135,13 @@ module hca_atomic
   assign rd_rsp_ready_o = work_valid && !have_q && !work.follows;
   assign line_word      = rd_rsp_i.data[{work.op.addr[5:3], 6'd0} +: 64];
   assign {err, value}   = work.follows ? behind : {err_q, value_q};
-  assign next           = (work.op.cas || work.op.stores) ? work.op.swap_add : value + work.op.swap_add;
-  assign writes         = !err && (!work.op.cas || value == work.op.compare);
+  // Fields: without their most significant bits they cannot run over into each other; these bits are added apart.
+  assign tops           = work.op.compare;
+  assign sum            = ((value & ~tops) + (work.op.swap_add & ~tops)) ^ ((value ^ work.op.swap_add) & tops);
+  assign swapped        = (value & ~work.op.masks.swap) | (work.op.swap_add & work.op.masks.swap);
+  assign next           = work.op.stores ? work.op.swap_add : work.op.cas ? swapped : sum;
+  assign writes         = !err && (!work.op.cas || (((value ^ work.op.compare) & work.op.masks.compare) == '0
+                                                    && !work.op.stores));
   assign wr_valid_o     = have_q && free && writes;
   assign finish         = have_q && free && (!writes || wr_ready_i);
 
@@ -175,8 +184,10 @@ module hca_atomic
       if (alloc) live_q[tail] <= 1'b1;
     end
     if (alloc) begin
-      newest_q       <= newest_q & ~match;
-      newest_q[tail] <= 1'b1;
+      // Nothing takes its value from a FLUSH.
+      if (!flush) newest_q <= newest_q & ~match;
+      newest_q[tail] <= !flush;
+      flush_q[tail]  <= flush;
       func_q[tail]   <= op.func;
       addr_q[tail]   <= op.addr;
     end

@@ -48,6 +48,7 @@ module hca_resp_check
     logic        read;       // or an atomic: answered with data, by a job
     logic        atomic;
     logic        stores;     // one of these: ATOMIC WRITE
+    logic        flush;      // one of these: FLUSH
     logic        starts;     // FIRST, ONLY, READ request, atomic
     logic        ends;       // LAST, ONLY
     logic        imm;
@@ -78,16 +79,19 @@ module hca_resp_check
 
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
-  logic        has_marks, near;
+  logic        has_marks, near, has_masks;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
-  logic        first, middle, last, only, total_bad;
+  logic        first, middle, last, only, total_bad, flush_bad;
+  feth_low_t   feth;
   logic [5:0]  rd_used;
   logic [32:0] rd_round;
   logic [23:0] behind;
   logic        unused_rxd;
 
   assign unused_rxd = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
+
+  assign has_masks = rxd_i.masked && rxd_i.opcode[4:0] == BthRcCmpSwap[4:0];
 
   // They stand where the place of a WRITE in progress stands otherwise.
   assign has_marks = ctx_i.selective && st_i.in_msg inside {MsgpNone, MsgpSend};
@@ -118,7 +122,8 @@ module hca_resp_check
     look_d.send   = op <= BthRcSendOnlyImm[4:0] || look_d.inv;
     look_d.write  = op >= BthRcWriteFirst[4:0] && op <= BthRcWriteOnlyImm[4:0];
     look_d.stores = op == BthRcAtomicWrite[4:0];
-    look_d.atomic = op == BthRcCmpSwap[4:0] || op == BthRcFetchAdd[4:0] || look_d.stores;
+    look_d.flush  = op == BthRcFlush[4:0];
+    look_d.atomic = op == BthRcCmpSwap[4:0] || op == BthRcFetchAdd[4:0] || look_d.stores || look_d.flush;
     look_d.read   = op == BthRcReadRequest[4:0] || look_d.atomic;
     look_d.imm    = op == BthRcSendLastImm[4:0] || op == BthRcSendOnlyImm[4:0]
                     || op == BthRcWriteLastImm[4:0] || op == BthRcWriteOnlyImm[4:0];
@@ -126,7 +131,7 @@ module hca_resp_check
     look_d.ends   = last || only;
     look_d.in_seq = behind == '0;
     look_d.earlier = !look_d.in_seq && behind <= (ctx_i.is_uc ? UcDupPsns : DupPsns);
-    look_d.psns   = (rd_round == '0) ? 24'd1 : rd_round[23:0];
+    look_d.psns   = (rd_round == '0 || look_d.flush) ? 24'd1 : rd_round[23:0];
     look_d.dup_ok = behind >= look_d.psns;
 
     // On UC a message may begin behind a gap, and in place of the rest of another one: of that some is lost.
@@ -144,20 +149,26 @@ module hca_resp_check
       middle:  total_bad = st_i.wr_left <= 32'(mtu);
       default: total_bad = st_i.wr_left != 32'(pay);
     endcase
+    // It needs one of the two types there are; its length is that of no data.
+    feth      = rxd_i.swap_add[$bits(feth_low_t)-1:0];
+    flush_bad = feth.plt inside {4'd0, [4'd4:4'd15]} || feth.sel[1];
     look_d.len_bad = ((first || middle) && pay != mtu)
                      || (last && (pay == '0 || pay > mtu))
                      || (only && pay > mtu)
-                     || (look_d.read && (pay != (look_d.stores ? 13'd8 : 13'd0) || rxd_i.reth_bytes > MaxMsgBytes))
-                     || (look_d.atomic && (rxd_i.reth_va[2:0] != '0 || rxd_i.reth_bytes != 32'd8))
+                     || (look_d.read && (pay != (look_d.stores ? 13'd8 : has_masks ? 13'(SqWqeMasksBytes) : 13'd0)
+                                         || (look_d.flush ? flush_bad : rxd_i.reth_bytes > MaxMsgBytes)))
+                     || (look_d.atomic && !look_d.flush && (rxd_i.reth_va[2:0] != '0 || rxd_i.reth_bytes != 32'd8))
                      || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.send && !look_d.starts && st_i.msg_bytes > MaxMsgBytes - 32'(pay));
     look_d.access_bad = (look_d.write && !ctx_i.remote_write)
-                        || (look_d.read && !(look_d.stores ? ctx_i.remote_write : look_d.atomic ? ctx_i.remote_atomic
+                        || (look_d.read && !(look_d.flush ? ctx_i.flush_global && !feth.plt[1]
+                                             : look_d.stores ? ctx_i.remote_write : look_d.atomic ? ctx_i.remote_atomic
                                              : ctx_i.remote_read));
     look_d.takes      = (look_d.send && look_d.starts) || (look_d.write && look_d.ends && look_d.imm);
     look_d.no_wqe     = look_d.takes && !ctx_i.has_srq && st_i.rq_ci == rq_pi_i;
     // Jobs that the peer has asked for again still count until hca_resp_sched drops them: no reason to refuse.
-    look_d.rd_full    = rd_used >= 6'(ctx_i.max_dest_rd_atomic) && !st_i.rd_again;
+    // Of FLUSHes a peer may have any number outstanding (decision 0074).
+    look_d.rd_full    = rd_used >= 6'(ctx_i.max_dest_rd_atomic) && !st_i.rd_again && !look_d.flush;
     look_d.rd_jam     = rd_used >= RdJam;
     look_d.rd_none    = rd_used == '0;
     look_d.alone      = has_marks && near && !st_i.nak_all && op == BthRcWriteOnly[4:0] && !look_d.len_bad
@@ -362,8 +373,9 @@ module hca_resp_check
       if ((accept && look_q.read) || again) begin
         item_o.rsp.read      = 1'b1;
         item_o.rsp.atomic    = look_q.atomic;
-        item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0];
-        item_o.rsp.stores    = look_q.stores;
+        item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0] || look_q.flush;
+        item_o.rsp.stores    = look_q.stores || look_q.flush;
+        if (look_q.atomic) item_o.cqe.cqe = cqe_t'(req_i.masks);
         item_o.rsp.again     = look_q.atomic && again;
         item_o.rsp.aside     = ctx_i.selective && again;
         item_o.rsp.va        = look_q.atomic ? req_i.swap_add : req_i.reth_va;

@@ -74,7 +74,7 @@ module hca_resp_sched
     logic [23:0] msn;
     logic [4:0]  credits;    // code
     logic        atomic;     // its answer is va
-    logic        stores;     // ATOMIC WRITE: its answer is a READ response without data
+    logic        stores;     // ATOMIC WRITE, FLUSH: its answer is a READ response without data
     logic        failed;     // or it has none
   } job_t;
 
@@ -159,7 +159,7 @@ module hca_resp_sched
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
   logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, last_word, stale;
-  logic        more_jobs, add, replace, link, relink, free_list;
+  logic        more_jobs, add, replace, link, relink, free_list, flush;
   resp_list_t  jobs_with, jobs_sent;
   logic [JobPlaceW-1:0] new_place, next_place, from, to, new_place_q;
   logic [15:0] seq_q;  // of the newest READ packet of the card
@@ -170,7 +170,9 @@ module hca_resp_sched
                       && !(row.ack_syndrome inside {NakPsnSequence, NakSelective});
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe} || last_word;
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
-  assign lost       = rsp_q.again && !found_q;
+  // Of a FLUSH there is no result to keep: one that comes again is answered, however old it is.
+  assign flush      = rsp_q.cas && rsp_q.stores;
+  assign lost       = rsp_q.again && !found_q && !flush;
   // A NAK acknowledges everything before its PSN, so a repeated request's ACK says nothing new. Only an ACK of that
   // PSN makes the NAK void: the packet has come again.
   assign stale      = row.ack && row.nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
@@ -403,7 +405,7 @@ module hca_resp_sched
     .clk_i, .rst_i,
     .qpn_i     (qpn_q),
     .clear_i   (state_q == StRow && ev_q == EvQpc && init_q),
-    .add_i     (job_row && rsp_q.atomic && !rsp_q.again && !is_nak),
+    .add_i     (job_row && rsp_q.atomic && !rsp_q.again && !is_nak && !flush),
     .scrub_i   (scrub_q),
     .scrub_qpn_i(scrub_qpn_q),
     .find_i    (rsp_ready_o && rsp_i.atomic),

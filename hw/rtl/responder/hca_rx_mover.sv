@@ -82,7 +82,7 @@ module hca_rx_mover
   logic [4:0]  segs_q, segs_left;   // segments finished / still to finish
   logic [12:0] pos_q;               // payload bytes placed
   logic        discard, has_chunk, chunk_bad, chunk_ok, chunk_moves, early, late, take, finish, advance;
-  logic        is_atomic_op, launch, by_value, skips;
+  logic        is_atomic_op, is_flush, launch, by_value, skips;
   logic [11:0] beats_q;
   xl_err_e     chunk_err;
 
@@ -90,10 +90,11 @@ module hca_rx_mover
   assign discard     = blocked || meta_i.err != ExNone || err_q != ExNone;
   assign has_chunk   = run_q && segs_left != '0 && chunk_valid_i;
   // A region by bus addresses may begin anywhere: what its peer takes for a multiple of 8 need not be one. And a null
-  // region has no word that could be written at once.
+  // region has no word that could be written at once. A FLUSH reads the word around its byte.
   assign is_atomic_op = meta_i.fin.kind == RxwAtomic;
-  assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && (chunk_i.addr[2:0] != '0 || chunk_i.discards)) ? XlAccess
-                       : chunk_i.err;
+  assign is_flush    = meta_i.fin.rsp.cas && meta_i.fin.rsp.stores;
+  assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && ((chunk_i.addr[2:0] != '0 && !is_flush)
+                                                                || chunk_i.discards)) ? XlAccess : chunk_i.err;
   assign chunk_bad   = has_chunk && !discard && chunk_err != XlOk;
   assign chunk_ok    = chunk_valid_i && chunk_err == XlOk && chunk_i.len_bytes != '0 && !is_atomic_op
                        && !chunk_i.discards;
@@ -129,7 +130,8 @@ module hca_rx_mover
   assign op_valid_o = launch && done_ready_i && beats_q == wrote_i;
   assign op_o      = '{func: chunk_i.func, addr: chunk_i.addr[63:3], cas: meta_i.fin.rsp.cas,
                        stores: meta_i.fin.rsp.stores,
-                       swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes}};
+                       swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes},
+                       masks: at_masks_of(meta_i.fin.cqe)};
 
   assign take      = has_chunk && (chunk_moves ? (step && step_last)
                                    : launch ? op_valid_o && op_ready_i : done_ready_i);

@@ -81,9 +81,11 @@ module hca_rx_place
   assign stay      = hdr_q && !skipped && !list_i.err && 32'(need_q) <= room && rxw_i.payload_bytes != '0;
 
   // ---- Items without a list ------------------------------------------------------------------------
-  logic direct, direct_seg;
+  logic direct, direct_seg, flush;
+  assign flush      = rxw_i.kind == RxwAtomic && rxw_i.rsp.stores && rxw_i.rsp.cas;
   assign direct     = state_q == StIdle && rxw_valid_i && !rxw_i.needs_list;
-  assign direct_seg = direct && (rxw_i.kind inside {RxwWrite, RxwReadReq, RxwAtomic}) && rxw_i.chk_bytes != '0;
+  assign direct_seg = direct && (rxw_i.kind inside {RxwWrite, RxwReadReq, RxwAtomic})
+                      && (rxw_i.chk_bytes != '0 || flush);
 
   // A segment and the record of an item without a list go together.
   assign seg_valid_o = (direct_seg && meta_ready_i) || entry_seg;
@@ -94,12 +96,13 @@ module hca_rx_place
     seg_o.pd        = rxw_i.pd;
     seg_o.qpn       = {rxw_i.gen, rxw_i.qpn};
     if (state_q == StIdle) begin
-      seg_o.access    = (rxw_i.kind == RxwWrite || (rxw_i.kind == RxwAtomic && rxw_i.rsp.stores)) ? AccRemoteWrite
+      seg_o.access    = flush ? (rxw_i.rsp.va[4] ? AccFlushAll : AccFlush)
+                        : (rxw_i.kind == RxwWrite || (rxw_i.kind == RxwAtomic && rxw_i.rsp.stores)) ? AccRemoteWrite
                         : (rxw_i.kind == RxwAtomic) ? AccRemoteAtomic : AccRemoteRead;
       seg_o.key       = rxw_i.rkey;
       seg_o.va        = rxw_i.va;
       seg_o.len_bytes = (rxw_i.kind == RxwWrite) ? rxw_i.payload_bytes
-                        : (rxw_i.kind == RxwAtomic) ? rxw_i.chk_bytes[12:0] : '0;
+                        : flush ? 13'd1 : (rxw_i.kind == RxwAtomic) ? rxw_i.chk_bytes[12:0] : '0;
       seg_o.chk_bytes = rxw_i.chk_bytes;
       seg_o.last      = 1'b1;
     end else begin

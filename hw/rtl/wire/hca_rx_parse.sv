@@ -20,7 +20,7 @@ module hca_rx_parse
   output rxd_t        rxd_o
 );
 
-  localparam int unsigned WinBytes  = BthBytes + 32;          // BTH and extended headers
+  localparam int unsigned WinBytes  = BthBytes + 48;          // BTH and extended headers; masks of an atomic
   localparam int unsigned HeadBits  = 8 * (48 + WinBytes);
   localparam int unsigned ExtOffset = 8 * BthBytes;
   localparam int unsigned MadBytes  = 256;
@@ -60,7 +60,7 @@ module hca_rx_parse
   rxd_t                  rxd_q;
 
   ext_t s2_ext;
-  assign s2_ext = ext_of(s2_win_q[7:0]);
+  assign s2_ext = ext_of(without_masks(s2_win_q[7:0]));
 
   // Headers alone: the data of an ATOMIC WRITE is payload, whose length its receiver judges.
   function automatic ext_t without_data(ext_t ext);
@@ -168,6 +168,7 @@ module hca_rx_parse
       s3_ext_q      <= s2_ext;
       // An XRCETH is taken out: what is behind it is as that of RC.
       if (s2_ext.xrc) s3_win_q[8*WinBytes-1:ExtOffset] <= (8*WinBytes-ExtOffset)'(s2_win_q[8*WinBytes-1:ExtOffset+32]);
+      s3_win_q[7:0] <= without_masks(s2_win_q[7:0]);
       s3_len_q      <= s2_len_q;
       s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(without_data(s2_ext)));
       s3_raw_q      <= s2_l3_q == L3Raw;
@@ -176,6 +177,7 @@ module hca_rx_parse
       s3_lldp_q     <= s2_lldp_q;
       s3_rxd_q      <= '0;
       s3_rxd_q.marked <= s2_marked_q;
+      s3_rxd_q.masked <= opcode_masked(s2_win_q[7:0]);
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
       s3_rxd_q.smp  <= s2_vl_q == 4'(MgmtVl);   // so far: QP 0 is to come
       s3_rxd_q.port <= s2_port_q;
@@ -213,6 +215,7 @@ module hca_rx_parse
   function automatic rxd_t fields(rxd_t base, logic [8*WinBytes-1:0] w, ext_t ext);
     rxd_t d;
     logic unused_bits;
+    logic [127:0] reth;
     unused_bits = ^{w, ext};
     d           = base;
     d.opcode    = w[7:0];
@@ -229,16 +232,21 @@ module hca_rx_parse
     if (ext.deth && d.dest_qpn == 24'(QpnMulticast)) d.kind = RxdMulticast;
     d.ack_req   = w[8*8+7];
     d.psn       = swap24(w[8*9 +: 24]);
+    reth        = ext.feth ? w[ExtOffset + 32 +: 128] : w[ExtOffset +: 128];
     if (ext.reth || ext.atomic) begin
-      d.reth_va    = swap64(w[ExtOffset +: 64]);
-      d.reth_rkey  = swap32(w[ExtOffset + 64 +: 32]);
-      d.reth_bytes = ext.reth ? swap32(w[ExtOffset + 96 +: 32]) : 32'd8;
+      d.reth_va    = swap64(reth[63:0]);
+      d.reth_rkey  = swap32(reth[95:64]);
+      d.reth_bytes = ext.reth ? swap32(reth[127:96]) : 32'd8;
     end
     if (ext.atomic) begin
       d.swap_add = swap64(w[ExtOffset + 96 +: 64]);
-      d.compare  = swap64(w[ExtOffset + 160 +: 64]);
+      // A fetch and add without masks has one field, whatever stands there.
+      if (base.masked || w[4:0] == BthRcCmpSwap[4:0]) d.compare = swap64(w[ExtOffset + 160 +: 64]);
+      // Payload, whose length its receiver judges.
+      d.masks = base.masked ? w[ExtOffset + 224 +: 128] : '1;
     end
     if (ext.atomic_ack) d.swap_add = swap64(w[ExtOffset + 32 +: 64]);
+    if (ext.feth) d.swap_add = 64'(w[ExtOffset + 24 +: 8]);
     if (ext.data8) d.swap_add = w[ExtOffset + 128 +: 64];
     if (ext.aeth) begin
       d.aeth_syndrome = w[ExtOffset +: 8];

@@ -76,11 +76,12 @@ package hca_wire_pkg;
     logic [15:0] l4;
   } frame_sums_t;
 
-  // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, RETH, AETH, atomics, ImmDt or IETH. The 8
+  // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, FETH, RETH, AETH, atomics, ImmDt or IETH. The 8
   // bytes of an ATOMIC WRITE, which have one length and one place, leave as a header; at the receiver they are payload.
   typedef struct packed {
     logic deth;
     logic xrc;
+    logic feth;
     logic reth;
     logic data8;  // of an ATOMIC WRITE
     logic aeth;
@@ -108,6 +109,10 @@ package hca_wire_pkg;
           ext.atomic_ack = 1'b1;
         end
         5'h13, 5'h14: ext.atomic = 1'b1;
+        5'h1c: begin
+          ext.feth = 1'b1;
+          ext.reth = 1'b1;
+        end
         5'h1d: begin
           ext.reth  = 1'b1;
           ext.data8 = 1'b1;
@@ -123,10 +128,23 @@ package hca_wire_pkg;
     return ext;
   endfunction
 
+  // Masked atomics are of the manufacturer's range: the opcode of the one without masks, with ones in front. Bit 5 tells
+  // XRC from RC in both.
+  function automatic logic opcode_masked(logic [7:0] opcode);
+    logic unused_bit;
+    unused_bit = opcode[5];
+    return opcode[7:6] == 2'b11 && (opcode[4:0] == BthRcCmpSwap[4:0] || opcode[4:0] == BthRcFetchAdd[4:0]);
+  endfunction
+
+  function automatic logic [7:0] without_masks(logic [7:0] opcode);
+    return opcode_masked(opcode) ? {opcode[5], 1'b0, opcode[5:0]} : opcode;
+  endfunction
+
   // Opcodes whose headers this card can parse.
   function automatic logic opcode_known(logic [7:0] opcode);
+    if (opcode_masked(opcode)) return 1'b1;
     case (opcode[7:5])
-      3'd0, 3'd5: return (opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15) || opcode[4:0] == 5'h1d;
+      3'd0, 3'd5: return (opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15) || opcode[4:0] inside {5'h1c, 5'h1d};
       3'd1:    return opcode[4:0] <= 5'h0b;
       3'd3:    return opcode[4:1] == 4'h2;
       3'd4:    return opcode == 8'(BthCnp);
@@ -137,7 +155,8 @@ package hca_wire_pkg;
   function automatic logic [5:0] ext_bytes(ext_t ext);
     return (ext.deth ? 6'd8 : 6'd0) + (ext.reth ? 6'd16 : 6'd0) + (ext.aeth ? 6'd4 : 6'd0) +
            (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0) +
-           (ext.xrc ? 6'(XrcethBytes) : 6'd0) + (ext.cnp ? 6'd16 : 6'd0) + (ext.data8 ? 6'd8 : 6'd0);
+           (ext.xrc ? 6'(XrcethBytes) : 6'd0) + (ext.cnp ? 6'd16 : 6'd0) + (ext.data8 ? 6'd8 : 6'd0) +
+           (ext.feth ? 6'd4 : 6'd0);
   endfunction
 
   function automatic logic l3_is_ib(l3_e l3);

@@ -18,6 +18,9 @@ pub(crate) const ROW_BYTES: usize = 256;
 /// The one that all cards have.
 pub(crate) const CLOCK_HZ: u32 = 250_000_000;
 
+/// All data VLs of the contract's cards.
+const DATA_VLS: u32 = 8;
+
 /// Free-running indices of a QP's rings. What the send queue has taken is the transport's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rings {
@@ -43,6 +46,8 @@ pub(crate) struct Body {
     pub ports: Vec<Port>,
     /// Counts changes of what ports are: P_Keys, addresses, lanes.
     pub port_changes: u64,
+    /// VLs that it says it has.
+    pub data_vls: u32,
     pub device_memory: DeviceMemory,
     /// Rows of the other tables.
     rows: BTreeMap<(u8, u32), [u8; ROW_BYTES]>,
@@ -65,6 +70,7 @@ impl Body {
             keys: [KeyTable::new(); NUM_FUNCS],
             ports: (0..ports).map(|_| Port::new()).collect(),
             port_changes: 1,
+            data_vls: DATA_VLS,
             device_memory: DeviceMemory::default(),
             rows: BTreeMap::new(),
             events: VecDeque::new(),

@@ -13,8 +13,6 @@ pub(crate) const MAD_BYTES: usize = reg::MAD_BYTES as usize / 2;
 const MAD_TO_SEND: u32 = reg::MAD + reg::MAD_BYTES / 2;
 /// From the counters of one port to those of the next.
 const COUNTERS_PORT_BYTES: u32 = 256;
-/// VLs that it says it has: all data VLs of the contract's cards.
-const DATA_VLS: u32 = 8;
 
 impl Card {
     /// Firmware has something to look at.
@@ -53,7 +51,7 @@ impl Card {
             reg::MGMT_NUM_MRS => 1 << hca_abi::MAX_LOG_KEYS,
             reg::MGMT_NUM_FUNCS => NUM_FUNCS as u32,
             reg::MGMT_NUM_PORTS => self.body.ports.len() as u32,
-            reg::MGMT_NUM_VLS => DATA_VLS,
+            reg::MGMT_NUM_VLS => self.body.data_vls,
             reg::MGMT_LINK_DATA => {
                 let select = self.reg(reg::MGMT_LINK_SEL);
                 let port = reg::field(select, reg::MGMT_LINK_SEL_PORT_MASK) as usize;
@@ -192,7 +190,10 @@ impl Card {
                 body.keys[index as usize] = KeyTable::read_from(&row).unwrap_or_default();
             }
             CtxTable::DeviceMemory => body.device_memory.row_written(index, &row),
-            CtxTable::Link => body.link_written(index, &row),
+            CtxTable::Link => {
+                body.link_written(index, &row);
+                body.set_row(table, index, &row);
+            }
             // Keys are read anew each time.
             CtxTable::Forget => {}
             CtxTable::Gid | CtxTable::Group | CtxTable::Rule | CtxTable::Rss | CtxTable::RssQp => {

@@ -17,6 +17,14 @@ pub use crate::port::PortCounters;
 /// Packets to itself that a card takes at a time.
 const LOOPED_MAX: usize = 16;
 
+/// Where a packet has gone that was sent.
+pub(crate) enum Sent {
+    /// Out of the port; and whose it was.
+    Out(Vec<u8>, Option<u32>),
+    /// Not further than the card: to itself, or nowhere.
+    Inside,
+}
+
 /// See the head of the crate.
 pub struct Card {
     pub(crate) body: Body,
@@ -91,39 +99,52 @@ impl Card {
     /// With it comes whose it is, for [`Card::packet_left`].
     pub fn transmit(&mut self, host: &mut dyn HostPort, port: usize) -> Option<(Vec<u8>, Option<u32>)> {
         for _ in 0..LOOPED_MAX {
-            let (bytes, frame, line) = match self.next_of_firmware(port) {
-                Some(bytes) => {
-                    let frame = Frame::parse(self.body.framing(port), &bytes);
-                    (bytes, frame, None)
-                }
-                None => {
-                    let (line, frame) = self.lines.next_packet(&mut self.body, host, port)?;
-                    // Others are lost, as on a wire without an end.
-                    let Some(frame) = self.on_its_lane(port, frame) else {
-                        continue;
-                    };
-                    let Some(bytes) = frame.emit() else { continue };
-                    (bytes, Some(frame), Some(line))
-                }
-            };
-            let counters = &mut self.body.ports[port].counters;
-            counters.tx_packets += 1;
-            counters.tx_bytes += bytes.len() as u64;
-            let ways = frame.as_ref().map(|frame| self.body.ways(port, &frame.link));
-            let loops = ways.is_some_and(|ways| ways.to_self);
-            // As it has become by being sent: lengths and checksums are made with its bytes.
-            if let Some(frame) = loops
-                .then(|| Frame::parse(self.body.framing(port), &bytes))
-                .flatten()
-            {
-                self.take(host, port, &frame, &bytes);
-            }
-            if ways.is_none_or(|ways| ways.to_others) {
-                return Some((bytes, line));
+            match self.send_next(host, port)? {
+                Sent::Out(bytes, line) => return Some((bytes, line)),
+                Sent::Inside => {}
             }
         }
         self.is_busy = true;
         None
+    }
+
+    /// Sends the next packet of a port; `None`: nobody has any.
+    pub(crate) fn send_next(&mut self, host: &mut dyn HostPort, port: usize) -> Option<Sent> {
+        let (bytes, frame, line) = match self.next_of_firmware(port) {
+            Some(bytes) => {
+                let frame = Frame::parse(self.body.framing(port), &bytes);
+                (bytes, frame, None)
+            }
+            None => {
+                let (line, frame) = self.lines.next_packet(&mut self.body, host, port)?;
+                // Others are lost, as on a wire without an end.
+                let Some(frame) = self.on_its_lane(port, frame) else {
+                    return Some(Sent::Inside);
+                };
+                let Some(bytes) = frame.emit() else {
+                    return Some(Sent::Inside);
+                };
+                (bytes, Some(frame), Some(line))
+            }
+        };
+        let counters = &mut self.body.ports[port].counters;
+        counters.tx_packets += 1;
+        counters.tx_bytes += bytes.len() as u64;
+        let ways = frame.as_ref().map(|frame| self.body.ways(port, &frame.link));
+        let loops = ways.is_some_and(|ways| ways.to_self);
+        // As it has become by being sent: lengths and checksums are made with its bytes.
+        if let Some(frame) = loops
+            .then(|| Frame::parse(self.body.framing(port), &bytes))
+            .flatten()
+        {
+            self.take(host, port, &frame, &bytes);
+        }
+        let is_out = ways.is_none_or(|ways| ways.to_others);
+        Some(if is_out {
+            Sent::Out(bytes, line)
+        } else {
+            Sent::Inside
+        })
     }
 
     /// A packet that waited behind the port for credits has left in this cycle.

@@ -126,6 +126,37 @@ impl Body {
             .then(|| Mpt::read_from(&row))?
     }
 
+    /// The row of a key that gives this right, somewhere.
+    fn granted(
+        &self,
+        host: &mut dyn HostPort,
+        user: KeyUser,
+        key: u32,
+        right: Access,
+    ) -> Result<Mpt, Refusal> {
+        let mpt = self.key_row(host, user.func, key).ok_or(Refusal::Key)?;
+        let is_local = right == Access::NONE || right == Access::LOCAL;
+        let is_others = mpt.is_window() && mpt.is_type_2() && mpt.qpn() != user.qpn;
+        let shift = u32::from(mpt.page_shift());
+        let has_pages = (MIN_PAGE_SHIFT..=MAX_PAGE_SHIFT).contains(&shift);
+        let is_readable = mpt.is_null() || shift == DIRECT_PAGE_SHIFT || has_pages;
+        let is_it = mpt.valid() && u32::from(mpt.tag()) == key & 0xff && mpt.func() == user.func;
+        if !is_it || is_others || !is_readable {
+            return Err(Refusal::Key);
+        }
+        if user.pd != PD_ANY && mpt.pd() != user.pd {
+            return Err(Refusal::Domain);
+        }
+        // A window gives rights to the peer only; a null region has no place for the result of an atomic, and nothing
+        // that a FLUSH could reach.
+        let needs_place = right == Access::REMOTE_ATOMIC || right == Access::FLUSH_GLOBAL;
+        let is_excluded = (is_local && mpt.is_window()) || (needs_place && mpt.is_null());
+        if is_excluded || !Access::of_bits(mpt.access()).allows(right) {
+            return Err(Refusal::Right);
+        }
+        Ok(mpt)
+    }
+
     /// KEY-31: the row of a key that allows this.
     fn allowed(
         &self,
@@ -134,24 +165,7 @@ impl Body {
         range: Sge,
         right: Access,
     ) -> Result<Mpt, Refusal> {
-        let mpt = self.key_row(host, user.func, range.lkey).ok_or(Refusal::Key)?;
-        let is_local = right == Access::NONE || right == Access::LOCAL;
-        let is_others = mpt.is_window() && mpt.is_type_2() && mpt.qpn() != user.qpn;
-        let shift = u32::from(mpt.page_shift());
-        let has_pages = (MIN_PAGE_SHIFT..=MAX_PAGE_SHIFT).contains(&shift);
-        let is_readable = mpt.is_null() || shift == DIRECT_PAGE_SHIFT || has_pages;
-        let is_it = mpt.valid() && u32::from(mpt.tag()) == range.lkey & 0xff && mpt.func() == user.func;
-        if !is_it || is_others || !is_readable {
-            return Err(Refusal::Key);
-        }
-        if user.pd != PD_ANY && mpt.pd() != user.pd {
-            return Err(Refusal::Domain);
-        }
-        // A window gives rights to the peer only; a null region has no place for the result of an atomic.
-        let is_excluded = (is_local && mpt.is_window()) || (right == Access::REMOTE_ATOMIC && mpt.is_null());
-        if is_excluded || !Access::of_bits(mpt.access()).allows(right) {
-            return Err(Refusal::Right);
-        }
+        let mpt = self.granted(host, user, range.lkey, right)?;
         let end = offset_in(&mpt, range.addr).and_then(|offset| offset.checked_add(range.len.into()));
         if !mpt.is_null() && end.is_none_or(|end| end > mpt.length()) {
             return Err(Refusal::Range);
@@ -168,6 +182,17 @@ impl Body {
         right: Access,
     ) -> Result<(), Refusal> {
         self.allowed(host, user, range, right).map(|_| ())
+    }
+
+    /// Whether a region may be touched, wherever its range is.
+    pub fn check_region(
+        &self,
+        host: &mut dyn HostPort,
+        user: KeyUser,
+        key: u32,
+        right: Access,
+    ) -> Result<(), Refusal> {
+        self.granted(host, user, key, right).map(|_| ())
     }
 
     /// Where the bytes of a range are. Of a null region (V-133) nowhere.

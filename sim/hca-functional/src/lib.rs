@@ -23,6 +23,7 @@ mod datagrams;
 mod doorbells;
 mod keys;
 mod lines;
+mod looks;
 mod management;
 mod paths;
 mod port;
@@ -32,6 +33,7 @@ mod srq;
 mod wqe;
 
 pub use card::{Card, PortCounters};
+pub use looks::{QpIndices, QueueIndices};
 
 /// The host, as the card sees it.
 pub trait HostPort {

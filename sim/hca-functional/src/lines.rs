@@ -106,6 +106,15 @@ impl Lines {
         }
     }
 
+    /// Send WQEs of a QP that were fetched and have not completed.
+    pub fn sends_under_way(&self, line: u32) -> u32 {
+        let of = self.lines.get(line as usize).and_then(|of| of.as_deref());
+        of.map_or(0, |of| {
+            let waits = u32::from(of.local.is_some()) + u32::from(of.refused.is_some());
+            of.qp.sends_outstanding() as u32 + waits
+        })
+    }
+
     /// It may have something to send.
     pub fn wake(&mut self, body: &Body, line: u32) {
         let port = usize::from(body.qpcs[line as usize].port().max(1)) - 1;

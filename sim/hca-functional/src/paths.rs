@@ -184,7 +184,8 @@ impl Body {
             max_dest_rd_atomic: qpc.max_dest_rd_atomic(),
             access: right(qpc.remote_write(), Access::REMOTE_WRITE)
                 | right(qpc.remote_read(), Access::REMOTE_READ)
-                | right(qpc.remote_atomic(), Access::REMOTE_ATOMIC),
+                | right(qpc.remote_atomic(), Access::REMOTE_ATOMIC)
+                | right(qpc.flush_global(), Access::FLUSH_GLOBAL),
             domain: qpc.pd(),
             receive_queue: if service == Service::Xrc {
                 NO_QUEUE

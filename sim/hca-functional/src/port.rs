@@ -1,5 +1,7 @@
 //! A port: who it is, its link's state as firmware sees it, and what it counts.
 
+use std::collections::BTreeMap;
+
 use hca_abi::{
     HwEventKind, LINK_PORT_ROWS, LINK_ROW_CTRL, LINK_ROW_SL2VL, LINK_WORD_STATE, LinkCtrl, LinkSl2vl,
     LinkStatus, PortState,
@@ -71,6 +73,8 @@ pub(crate) struct Port {
     is_up: bool,
     /// Since when an active link has no other end.
     deferred: Option<u64>,
+    /// Status words that somebody else has written.
+    words: BTreeMap<u32, u32>,
     pub counters: PortCounters,
 }
 
@@ -86,6 +90,7 @@ impl Port {
             state: PortState::Down,
             is_up: false,
             deferred: None,
+            words: BTreeMap::new(),
             counters: PortCounters::default(),
         }
     }
@@ -134,10 +139,18 @@ impl Port {
         }
     }
 
+    pub fn state(&self) -> PortState {
+        self.state
+    }
+
+    pub fn set_word(&mut self, word: u32, value: u32) {
+        self.words.insert(word, value);
+    }
+
     /// A status word of the link.
     pub fn link_word(&self, word: u32) -> u32 {
         if word != LINK_WORD_STATE {
-            return 0;
+            return self.words.get(&word).copied().unwrap_or(0);
         }
         let mut status = LinkStatus::new();
         status.set_state(self.state.into());

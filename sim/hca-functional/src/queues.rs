@@ -4,6 +4,7 @@ use hca_abi::{CqArm, Cqc, Cqe, Eqc, Eqe, EventKind, HwEventKind, WcStatus};
 
 use crate::HostPort;
 use crate::body::Body;
+use crate::looks::QueueIndices;
 
 /// Indices are free-running, of 24 bits.
 const INDEX_MASK: u32 = 0xff_ffff;
@@ -25,6 +26,18 @@ pub(crate) struct Cq {
 }
 
 impl Cq {
+    pub fn context(&self) -> &Cqc {
+        &self.context
+    }
+
+    pub fn indices(&self) -> Option<QueueIndices> {
+        self.context.valid().then(|| QueueIndices {
+            producer: self.producer,
+            consumer: self.consumer,
+            size: 1 << self.context.log_size(),
+        })
+    }
+
     fn is_moderated(&self) -> bool {
         self.context.mod_count() != 0 && self.context.mod_cycles() != 0
     }
@@ -41,6 +54,20 @@ pub(crate) struct Eq {
     context: Eqc,
     producer: u16,
     consumer: u16,
+}
+
+impl Eq {
+    pub fn context(&self) -> &Eqc {
+        &self.context
+    }
+
+    pub fn indices(&self) -> Option<QueueIndices> {
+        self.context.valid().then(|| QueueIndices {
+            producer: self.producer.into(),
+            consumer: self.consumer.into(),
+            size: 1 << self.context.log_size(),
+        })
+    }
 }
 
 const fn distance(from: u32, to: u32) -> u32 {

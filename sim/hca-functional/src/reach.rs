@@ -209,6 +209,11 @@ impl World for Reach<'_> {
         self.body.check_key(self.host, user, range, right)
     }
 
+    fn check_region(&mut self, config: &QpConfig, key: u32, right: Access) -> Result<(), Refusal> {
+        let user = self.user(config);
+        self.body.check_region(self.host, user, key, right)
+    }
+
     fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal> {
         let user = self.user(config);
         self.body.read_key(self.host, user, range, right)

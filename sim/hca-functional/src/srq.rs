@@ -5,6 +5,7 @@ use hca_fw_core::NUM_SRQS;
 
 use crate::HostPort;
 use crate::body::Body;
+use crate::looks::QueueIndices;
 
 /// See above.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +16,16 @@ pub(crate) struct Srq {
     /// limit_tag of the limit that was reached last.
     reached: u8,
     has_failed: bool,
+}
+
+impl Srq {
+    pub fn indices(&self) -> Option<QueueIndices> {
+        self.context.valid().then(|| QueueIndices {
+            producer: self.producer,
+            consumer: self.consumer,
+            size: 1 << self.context.log_size(),
+        })
+    }
 }
 
 /// Where a QP's next receive WQE is.

@@ -2,7 +2,7 @@
 
 use hca_abi::{
     MAX_PAGE_SHIFT, MAX_SGE, MIN_PAGE_SHIFT, Mpt, Qpc, RqWqeCtrl, Service, SqWqeAtomic, SqWqeBind, SqWqeCtrl,
-    SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
+    SqWqeFlush, SqWqeMasks, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
 };
 use hca_model::{Atomic, BadReceive, Destination, Op, RecvRequest, Refusal, SendFlags, SendRequest, Sge};
 
@@ -43,8 +43,33 @@ fn sum(entries: &[Sge]) -> u64 {
     entries.iter().map(|entry| u64::from(entry.len)).sum()
 }
 
+/// What follows the header of an atomic.
+fn operands_of(opcode: WrOpcode, bytes: &[u8]) -> Option<Atomic> {
+    let operands = SqWqeAtomic::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?;
+    let (compare, swap) = (operands.compare_add(), operands.swap());
+    match opcode {
+        WrOpcode::AtomicCmpAndSwp => Some(Atomic::CompareSwap { compare, swap }),
+        WrOpcode::AtomicFetchAndAdd => Some(Atomic::FetchAdd { add: compare }),
+        WrOpcode::MaskedAtomicFetchAndAdd => Some(Atomic::MaskedFetchAdd {
+            add: compare,
+            boundaries: swap,
+        }),
+        WrOpcode::MaskedAtomicCmpAndSwp => {
+            let at = SqWqeCtrl::BYTES + SqWqeAtomic::BYTES + hca_abi::Sge::BYTES;
+            let masks = SqWqeMasks::read_from(bytes.get(at..)?)?;
+            Some(Atomic::MaskedCompareSwap {
+                compare,
+                swap,
+                compare_mask: masks.compare_mask(),
+                swap_mask: masks.swap_mask(),
+            })
+        }
+        _ => None,
+    }
+}
+
 /// What a WQE asks for, if its service has that.
-fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
+fn op_of(ctrl: &SqWqeCtrl, atomic: Option<Atomic>) -> Option<Op> {
     let imm = Some(ctrl.imm_data().swap_bytes());
     let (va, rkey) = (ctrl.remote_addr(), ctrl.rkey());
     Some(match WrOpcode::try_from(ctrl.opcode()).ok()? {
@@ -60,24 +85,20 @@ fn op_of(ctrl: &SqWqeCtrl, operands: &SqWqeAtomic) -> Option<Op> {
         WrOpcode::RdmaWrite => Op::Write { va, rkey, imm: None },
         WrOpcode::RdmaWriteWithImm => Op::Write { va, rkey, imm },
         WrOpcode::RdmaRead => Op::Read { va, rkey },
-        WrOpcode::AtomicCmpAndSwp => Op::Atomic {
+        WrOpcode::AtomicCmpAndSwp
+        | WrOpcode::AtomicFetchAndAdd
+        | WrOpcode::MaskedAtomicCmpAndSwp
+        | WrOpcode::MaskedAtomicFetchAndAdd => Op::Atomic {
             va,
             rkey,
-            atomic: Atomic::CompareSwap {
-                compare: operands.compare_add(),
-                swap: operands.swap(),
-            },
+            atomic: atomic?,
         },
-        WrOpcode::AtomicFetchAndAdd => Op::Atomic {
-            va,
-            rkey,
-            atomic: Atomic::FetchAdd {
-                add: operands.compare_add(),
-            },
-        },
-        WrOpcode::LocalInv | WrOpcode::BindMw | WrOpcode::RegMr | WrOpcode::Tso | WrOpcode::AtomicWrite => {
-            return None;
-        }
+        WrOpcode::LocalInv
+        | WrOpcode::BindMw
+        | WrOpcode::RegMr
+        | WrOpcode::Tso
+        | WrOpcode::AtomicWrite
+        | WrOpcode::Flush => return None,
     })
 }
 
@@ -115,6 +136,25 @@ fn atomic_write(service: Service, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<Send
             value: bytes.get(SqWqeCtrl::BYTES..)?.get(..8)?.try_into().ok()?,
         },
         _ => Op::Broken(WcStatus::LocLenErr),
+    };
+    let mut request = SendRequest::new(0, op, Vec::new());
+    request.remote_srqn = ctrl.remote_srqn();
+    Some(SendWqe::Request(Box::new(request)))
+}
+
+/// It has no data, and says behind the header what it is to reach.
+fn flush(service: Service, ctrl: &SqWqeCtrl, bytes: &[u8]) -> Option<SendWqe> {
+    let is_bare = !ctrl.inline_data() && ctrl.num_sge() == 0 && ctrl.length() == 0;
+    if !matches!(service, Service::Rc | Service::Xrc) || !is_bare {
+        return None;
+    }
+    let how = SqWqeFlush::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?;
+    let op = Op::Flush {
+        va: ctrl.remote_addr(),
+        rkey: ctrl.rkey(),
+        len: how.length(),
+        placement: how.placement(),
+        selectivity: how.selectivity(),
     };
     let mut request = SendRequest::new(0, op, Vec::new());
     request.remote_srqn = ctrl.remote_srqn();
@@ -162,21 +202,19 @@ impl Body {
         if matches!(opcode, WrOpcode::BindMw | WrOpcode::RegMr | WrOpcode::LocalInv) {
             return local(service, opcode, ctrl, bytes).map(SendWqe::Local);
         }
-        let is_atomic = matches!(opcode, WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd);
-        let (operands, mut at) = match is_atomic {
-            true => (
-                SqWqeAtomic::read_from(bytes.get(SqWqeCtrl::BYTES..)?)?,
-                SqWqeCtrl::BYTES + SqWqeAtomic::BYTES,
-            ),
-            false => (SqWqeAtomic::new(), SqWqeCtrl::BYTES),
-        };
+        let atomic = operands_of(opcode, bytes);
+        let is_atomic = atomic.is_some();
+        let mut at = SqWqeCtrl::BYTES + if is_atomic { SqWqeAtomic::BYTES } else { 0 };
         if service == Service::Ud {
             at = SqWqeUdCtrl::BYTES;
         }
         if opcode == WrOpcode::AtomicWrite {
             return atomic_write(service, ctrl, bytes);
         }
-        let op = op_of(ctrl, &operands).filter(|op| is_allowed(service, *op, ctrl))?;
+        if opcode == WrOpcode::Flush {
+            return flush(service, ctrl, bytes);
+        }
+        let op = op_of(ctrl, atomic).filter(|op| is_allowed(service, *op, ctrl))?;
         let mut request = SendRequest::new(0, op, Vec::new());
         if ctrl.inline_data() {
             let data = bytes.get(at..)?.get(..ctrl.length() as usize)?;

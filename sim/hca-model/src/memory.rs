@@ -18,9 +18,16 @@ impl Access {
     pub const REMOTE_READ: Self = Self(hca_abi::access::REMOTE_READ);
     /// The peer may use atomics.
     pub const REMOTE_ATOMIC: Self = Self(hca_abi::access::REMOTE_ATOMIC);
+    /// The peer may FLUSH, for global visibility.
+    pub const FLUSH_GLOBAL: Self = Self(hca_abi::access::FLUSH_GLOBAL);
     /// All of these.
-    pub const ALL: Self =
-        Self(Self::LOCAL.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);
+    pub const ALL: Self = Self(
+        Self::LOCAL.0
+            | Self::REMOTE_WRITE.0
+            | Self::REMOTE_READ.0
+            | Self::REMOTE_ATOMIC.0
+            | Self::FLUSH_GLOBAL.0,
+    );
 
     /// Rights by their bits in `hca_abi::access`.
     pub const fn of_bits(bits: u32) -> Self {
@@ -132,6 +139,12 @@ impl Memory {
             return Err(Refusal::Right);
         }
         Ok(offset as usize)
+    }
+
+    /// Whether a region may be touched, wherever its bytes are.
+    pub fn check_region(&self, domain: u32, key: u32, right: Access) -> Result<(), Refusal> {
+        let va = self.regions.get(&key).map_or(0, |region| region.va);
+        self.find(domain, Sge::new(key, va, 0), right).map(|_| ())
     }
 
     /// Whether a range may be touched.

@@ -50,6 +50,10 @@ impl World for OwnWorld {
         self.memory.check(config.domain, range, right)
     }
 
+    fn check_region(&mut self, config: &QpConfig, key: u32, right: Access) -> Result<(), Refusal> {
+        self.memory.check_region(config.domain, key, right)
+    }
+
     fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal> {
         self.memory.read(config.domain, range, right).map(<[u8]>::to_vec)
     }

@@ -21,6 +21,54 @@ pub enum Atomic {
         /// What is added.
         add: u64,
     },
+    /// OP-8.
+    MaskedCompareSwap {
+        /// What must be there.
+        compare: u64,
+        /// What is put there then.
+        swap: u64,
+        /// In these bits.
+        compare_mask: u64,
+        /// In these bits.
+        swap_mask: u64,
+    },
+    /// OP-9.
+    MaskedFetchAdd {
+        /// What is added.
+        add: u64,
+        /// The most significant bit of each field.
+        boundaries: u64,
+    },
+}
+
+impl Atomic {
+    /// What it leaves of what it finds.
+    pub fn apply(self, found: u64) -> u64 {
+        match self {
+            Self::CompareSwap { compare, swap } if found == compare => swap,
+            Self::CompareSwap { .. } => found,
+            Self::FetchAdd { add } => found.wrapping_add(add),
+            Self::MaskedCompareSwap {
+                compare,
+                swap,
+                compare_mask,
+                swap_mask,
+            } if found & compare_mask == compare & compare_mask => found & !swap_mask | swap & swap_mask,
+            Self::MaskedCompareSwap { .. } => found,
+            Self::MaskedFetchAdd { add, boundaries } => add_by_fields(found, add, boundaries),
+        }
+    }
+}
+
+/// Bit by bit, as on paper: no carry goes beyond a boundary.
+fn add_by_fields(a: u64, b: u64, boundaries: u64) -> u64 {
+    let (mut sum, mut carry) = (0, 0);
+    for bit in 0..u64::BITS {
+        let ones = (a >> bit & 1) + (b >> bit & 1) + carry;
+        sum |= (ones & 1) << bit;
+        carry = if boundaries >> bit & 1 == 1 { 0 } else { ones >> 1 };
+    }
+    sum
 }
 
 /// What a send work request asks for.
@@ -49,7 +97,7 @@ pub enum Op {
         /// Key of the peer.
         rkey: u32,
     },
-    /// OP-6, OP-7.
+    /// OP-6 to OP-9.
     Atomic {
         /// Address at the peer, a multiple of eight.
         va: u64,
@@ -67,6 +115,19 @@ pub enum Op {
         /// The bytes.
         value: [u8; 8],
     },
+    /// What was written before can be seen by everybody; answered like a READ of nothing (annex A19).
+    Flush {
+        /// Address at the peer.
+        va: u64,
+        /// Key of the peer.
+        rkey: u32,
+        /// Bytes from there on.
+        len: u32,
+        /// Placement type: bit 0 global visibility, bit 1 persistence.
+        placement: u8,
+        /// Selectivity level: 0 these bytes, 1 the whole region.
+        selectivity: u8,
+    },
     /// What cannot be read: completes with this in its turn.
     Broken(WcStatus),
 }
@@ -78,11 +139,11 @@ impl Op {
         invalidate: None,
     };
 
-    /// READ, atomic or ATOMIC WRITE: answered by a response, and it counts for `max_rd_atomic` (OP-23).
+    /// READ, atomic, ATOMIC WRITE or FLUSH: answered by a response, and it counts for `max_rd_atomic` (OP-23).
     pub const fn fetches(self) -> bool {
         matches!(
             self,
-            Self::Read { .. } | Self::Atomic { .. } | Self::AtomicWrite { .. }
+            Self::Read { .. } | Self::Atomic { .. } | Self::AtomicWrite { .. } | Self::Flush { .. }
         )
     }
 
@@ -100,7 +161,16 @@ impl Op {
                 atomic: Atomic::FetchAdd { .. },
                 ..
             } => WcOpcode::FetchAdd,
+            Self::Atomic {
+                atomic: Atomic::MaskedCompareSwap { .. },
+                ..
+            } => WcOpcode::MaskedCompSwap,
+            Self::Atomic {
+                atomic: Atomic::MaskedFetchAdd { .. },
+                ..
+            } => WcOpcode::MaskedFetchAdd,
             Self::AtomicWrite { .. } => WcOpcode::AtomicWrite,
+            Self::Flush { .. } => WcOpcode::Flush,
         }
     }
 }

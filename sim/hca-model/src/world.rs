@@ -22,6 +22,9 @@ pub trait World {
     /// Whether a range may be touched (KEY-31).
     fn check(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<(), Refusal>;
 
+    /// Whether the region of a key may be touched, whatever its addresses are.
+    fn check_region(&mut self, config: &QpConfig, key: u32, right: Access) -> Result<(), Refusal>;
+
     /// The bytes of a range.
     fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal>;
 

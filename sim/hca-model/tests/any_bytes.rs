@@ -9,8 +9,8 @@ use hca_model::{
     Service, Sge, reply_link,
 };
 use hca_wire::{
-    ExtHeader, ExtHeaders, Framing, Link, Opcode, Psn, aeth, atomic_ack_eth, atomic_eth, deth, ieth, immdt,
-    rdeth, reth, xrceth,
+    ExtHeader, ExtHeaders, Framing, Link, Opcode, Psn, aeth, atomic_ack_eth, atomic_eth, deth, feth, ieth,
+    immdt, rdeth, reth, xrceth,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -112,6 +112,11 @@ fn headers(opcode: Opcode, numbers: [u32; 4], key: u32) -> ExtHeaders {
             src_qp: b,
         }),
         xrceth: has(ExtHeader::Xrceth).then_some(xrceth::Repr { resv8: 0, xrcsrq: a }),
+        feth: has(ExtHeader::Feth).then_some(feth::Repr {
+            resv26: b & 0x3ff_ffff,
+            sel: a as u8 & 3,
+            plt: d as u8 & 15,
+        }),
         reth: has(ExtHeader::Reth).then_some(reth::Repr {
             va,
             rkey: key,

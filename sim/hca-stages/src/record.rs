@@ -94,6 +94,9 @@ impl WorkRecord {
             WrOpcode::AtomicCmpAndSwp,
             WrOpcode::AtomicFetchAndAdd,
             WrOpcode::AtomicWrite,
+            WrOpcode::Flush,
+            WrOpcode::MaskedAtomicCmpAndSwp,
+            WrOpcode::MaskedAtomicFetchAndAdd,
         ];
         answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }

@@ -6,10 +6,10 @@ from common import constants, host_bytes, host_line, struct
 
 MPT, DMA_REQ, DMA_RSP = struct("mpt_t"), struct("dma_rd_req_t"), struct("dma_rd_rsp_t")
 OK, KEY, PD, BOUNDS, ACCESS, DMA = range(6)
-LOCAL_READ, LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC = range(5)
+LOCAL_READ, LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH, FLUSH_ALL = range(7)
 DIRECT = 63
 RIGHT = {LOCAL_WRITE: "local_write", REMOTE_WRITE: "remote_write", REMOTE_READ: "remote_read",
-         REMOTE_ATOMIC: "remote_atomic"}
+         REMOTE_ATOMIC: "remote_atomic", FLUSH: "flush_global", FLUSH_ALL: "flush_global"}
 
 
 class Lines:
@@ -138,11 +138,20 @@ class KeyTable:
             return ACCESS
         if access in (LOCAL_READ, LOCAL_WRITE) and row.get("is_window"):
             return ACCESS
-        need = max(seg["chk_bytes"], seg["len_bytes"])
+        if access == FLUSH_ALL:
+            return OK
+        need = seg["chk_bytes"] if access == FLUSH else max(seg["chk_bytes"], seg["len_bytes"])
         offset = seg["va"] if row.get("zero_based") else seg["va"] - row["start"]
         if not is_null and (offset < 0 or offset + need > row["length"]):
             return BOUNDS
         return OK
+
+    @staticmethod
+    def offset(seg, row):
+        """Of a good segment in its region: what a FLUSH reads is its first byte."""
+        if seg["access"] in (FLUSH, FLUSH_ALL):
+            return 0
+        return seg["va"] if row.get("zero_based") else seg["va"] - row["start"]
 
     def bus(self, seg, step):
         """Bus address of byte `step` of a good segment; none where its part of the page list cannot be read."""
@@ -151,7 +160,7 @@ class KeyTable:
         row = self.rows[seg["key"] >> 8]
         if row.get("is_null"):
             return (row["iova"] + seg["va"] % 4096 + step) % (1 << 64)
-        offset = (seg["va"] if row.get("zero_based") else seg["va"] - row["start"]) + step
+        offset = self.offset(seg, row) + step
         shift = row["page_shift"]
         if shift == DIRECT:
             return (row["iova"] + offset) % (1 << 64)
@@ -171,7 +180,7 @@ class KeyTable:
         row = self.rows.get(seg["key"] >> 8)
         if seg["bypass"] or row["page_shift"] == DIRECT or row.get("is_null"):
             return 1 << 64
-        offset = (seg["va"] if row.get("zero_based") else seg["va"] - row["start"]) + step
+        offset = self.offset(seg, row) + step
         return (1 << row["page_shift"]) - (row["start"] + offset) % (1 << row["page_shift"])
 
     def chunks(self, seg, size):
@@ -212,7 +221,7 @@ def random_seg(table, rng, rows=40, wild=0.15, **fixed):
     length = rng.choice([0, 1, rng.randint(1, 64), rng.randint(1, 4096), 4096])
     length = min(length, row["length"])
     offset = rng.choice([0, row["length"] - length, rng.randint(0, row["length"] - length)])
-    seg = dict(bypass=rng.random() < 0.05, access=rng.randrange(5), func=row["func"], pd=row["pd"], qpn=row["qpn"],
+    seg = dict(bypass=rng.random() < 0.05, access=rng.randrange(7), func=row["func"], pd=row["pd"], qpn=row["qpn"],
                key=index << 8 | row["tag"], len_bytes=length, last=rng.getrandbits(1))
     seg["va"] = offset if row.get("zero_based") else row["start"] + offset
     longest = min(row["length"] - offset, (1 << 32) - 1)

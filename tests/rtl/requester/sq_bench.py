@@ -17,9 +17,11 @@ LIMITS = constants()
 SEND_OPS = (WrOpcode.SEND, WrOpcode.SEND_WITH_IMM)
 WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
 IMM_OPS = (WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE_WITH_IMM)
-ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14}
+MASKED = {WrOpcode.MASKED_ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD: 0x14}
+ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14, **MASKED}
 ATOMIC_WRITE = {WrOpcode.ATOMIC_WRITE: 0x1D}
-ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS, *ATOMIC_WRITE)   # by a response, counted by max_rd_atomic
+FLUSH = {WrOpcode.FLUSH: 0x1C}
+ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS, *ATOMIC_WRITE, *FLUSH)   # by a response, counted by max_rd_atomic
 
 
 @dataclass
@@ -35,7 +37,8 @@ class Wqe:
     imm: int = 0
     remote_addr: int = 0
     rkey: int = 0
-    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap; of an ATOMIC WRITE its data first
+    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap; of an ATOMIC WRITE its data first; of a
+                                              # FLUSH length, placement type, selectivity level
     raw: dict = field(default_factory=dict)
     error: WcStatus = None                    # status the requester must report
     first_psn: int = None
@@ -65,7 +68,7 @@ class Wqe:
 
     def behind(self):
         """What stands between header and entries."""
-        if self.opcode not in (*ATOMICS, *ATOMIC_WRITE):
+        if self.opcode not in (*ATOMICS, *ATOMIC_WRITE, *FLUSH):
             return b""
         first, second = self.operands
         return struct("sq_wqe_atomic_t").pack(compare_add=first, swap=second).to_bytes(16, "little")
@@ -156,7 +159,7 @@ def expected_packet(qp, pos, retx):
     size = 0 if read else min(left, qp.mtu)
     first, last = offset == 0, read or left <= qp.mtu
     if read:
-        opcode = (ATOMICS | ATOMIC_WRITE).get(wqe.opcode, 0x0C)
+        opcode = (ATOMICS | ATOMIC_WRITE | FLUSH).get(wqe.opcode, 0x0C)
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
@@ -165,23 +168,27 @@ def expected_packet(qp, pos, retx):
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
         ack_req=int((last or retx or offset // qp.mtu % 16 == 15 or pos in qp.probes) and not qp.unacked),
-        wqe_index=index & WQE_MASK, datagram=int(qp.datagrams), unacked=int(qp.unacked),
+        wqe_index=index & WQE_MASK, datagram=qp.datagrams, unacked=qp.unacked, masked=wqe.opcode in MASKED,
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, *ANSWERED)))
     fields.update({} if qp.datagrams else {"xrcsrq": wqe.remote_srqn})
     if read or alone or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,
                       reth_bytes=left if read else size if alone else wqe.length)
-    if wqe.opcode == WrOpcode.ATOMIC_CMP_AND_SWP:
+    masks = wqe.opcode == WrOpcode.MASKED_ATOMIC_CMP_AND_SWP
+    if masks or wqe.opcode == WrOpcode.ATOMIC_CMP_AND_SWP:
         fields.update(compare=wqe.operands[0], swap_add=wqe.operands[1])
-    if wqe.opcode == WrOpcode.ATOMIC_FETCH_AND_ADD:
-        fields.update(compare=0, swap_add=wqe.operands[0])
-    if wqe.opcode in ATOMIC_WRITE:
-        fields.update(swap_add=wqe.operands[0])
+    elif wqe.opcode in FLUSH:
+        fields.update(reth_bytes=wqe.operands[0] & 0xFFFFFFFF, swap_add=wqe.operands[0] >> 32 & 0x3F)
+    elif wqe.opcode in (*ATOMICS, *ATOMIC_WRITE):
+        fields.update(compare=wqe.operands[1] if wqe.opcode in MASKED else 0, swap_add=wqe.operands[0])
     if last and wqe.opcode in IMM_OPS:
         fields["imm"] = wqe.imm
     segments = []
-    if size and wqe.inline is not None:
-        slot = index & ((1 << qp.log_size) - 1)
+    slot = index & ((1 << qp.log_size) - 1)
+    if masks:   # behind its entry, in the second block
+        fields.update(payload_bytes=16, has_payload=1)
+        segments = [(1, 0, qp.base + slot * qp.stride + 64, 16)]
+    elif size and wqe.inline is not None:
         segments = [(1, 0, qp.base + slot * qp.stride + wqe.header_bytes + offset, size)]
     elif size:
         start = 0

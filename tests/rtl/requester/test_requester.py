@@ -10,7 +10,7 @@ import cocotb
 import pytest
 from common import simulate, struct
 from hca_abi import QpState, Service, WcStatus, WrOpcode
-from sq_bench import ANSWERED, ATOMIC_WRITE, ATOMICS, Qp, SqBench, Wqe
+from sq_bench import ANSWERED, ATOMIC_WRITE, ATOMICS, FLUSH, Qp, SqBench, Wqe
 
 UC_OPS = [WrOpcode.SEND, WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM]
 OPS = [*UC_OPS, *ANSWERED]
@@ -26,6 +26,8 @@ def random_sges(rng, length, count):
 def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
     """A good WQE that fits the QP's stride."""
     opcode = rng.choice(UC_OPS if qp.unacked else OPS) if opcode is None else opcode
+    if opcode == WrOpcode.MASKED_ATOMIC_CMP_AND_SWP and qp.stride == 64:
+        opcode = WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD     # its masks have no place there
     if length is None:
         mtu = qp.mtu
         length = rng.choice([0, 1, mtu - 1, mtu, mtu + 1, 5 * mtu + 3, rng.randint(0, max_packets * mtu)])
@@ -38,6 +40,8 @@ def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
         wqe.sges = [(rng.getrandbits(48), 8, rng.getrandbits(32))]
     elif opcode in ATOMIC_WRITE:
         wqe.operands, wqe.inline = (rng.getrandbits(64), rng.getrandbits(64)), 8
+    elif opcode in FLUSH:
+        wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
     elif opcode != WrOpcode.RDMA_READ and rng.random() < 0.25:
         wqe.inline = rng.randint(0, qp.stride - 32)
     else:
@@ -244,12 +248,17 @@ async def bad_wqes(dut):
         (dict(raw=dict(wqe_index=77)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.TSO), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP), WcStatus.LOC_LEN_ERR),
+        (dict(opcode=WrOpcode.FLUSH, sges=[(0, 8, 1)]), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.FLUSH, sges=[], raw=dict(length=8)), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.FLUSH, sges=[], raw=dict(inline_data=1)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(num_sge=2)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(num_sge=0)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(inline_data=1)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)]), WcStatus.LOC_LEN_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)], raw=dict(length=8)), WcStatus.LOC_LEN_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(length=9)), WcStatus.LOC_LEN_ERR),
+        (dict(opcode=WrOpcode.MASKED_ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)]), WcStatus.LOC_QP_OP_ERR),   # 64 bytes
+        (dict(opcode=WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)], raw=dict(length=8)), WcStatus.LOC_LEN_ERR),
         (dict(raw=dict(opcode=0xFF)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=3)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=255)), WcStatus.LOC_QP_OP_ERR),

@@ -30,9 +30,10 @@ class AtomicBench(RespBench):
             self.kept[qpn] = deque(maxlen=RING)
 
     def atomic(self, qpn, psn, value=0, again=0, syndrome=0x1F, msn=1, stores=0):
-        """A job of an atomic; its key and length are what it compared with."""
+        """A job of an atomic; its key and length are what it compared with. Every other PSN's that stores: a FLUSH."""
         self.read_qpns.append(qpn)
-        self.rsp.put(JOB.pack(valid=1, read=1, atomic=1, again=again, cas=self.rng.getrandbits(1), qpn=qpn, msn=msn,
+        cas = psn % 2 if stores else self.rng.getrandbits(1)
+        self.rsp.put(JOB.pack(valid=1, read=1, atomic=1, again=again, cas=cas, qpn=qpn, msn=msn,
                               stores=stores, psn=psn & PSN_MASK, va=value, syndrome=syndrome,
                               rkey=self.rng.getrandbits(32), len_bytes=self.rng.getrandbits(32)))
 
@@ -43,7 +44,9 @@ class AtomicBench(RespBench):
             return
         kept = self.kept[job["qpn"]]
         failed = job["syndrome"] == NAK_OP
-        if job["again"]:
+        if job["cas"] and job["stores"]:     # of a FLUSH nothing is kept: it is answered, however old it is
+            pass
+        elif job["again"]:
             found = [value for psn, value in kept if psn == job["psn"]]
             if not found:
                 return

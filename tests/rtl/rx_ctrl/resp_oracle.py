@@ -7,7 +7,7 @@ SENDS, WRITES = range(0, 6), range(6, 12)
 FIRST, MIDDLE = (0, 6), (1, 7)
 LAST, ONLY = (2, 3, 8, 9), (4, 5, 10, 11)
 IMM = (3, 5, 9, 11)
-ATOMICS = (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD, Op.RC_ATOMIC_WRITE)   # the last one gives no value back
+ATOMICS = (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD, Op.RC_ATOMIC_WRITE, Op.RC_FLUSH)   # the last two give no value back
 
 # READ and atomic jobs counted at which repeated READs are ignored.
 RD_JAM = 40
@@ -57,7 +57,7 @@ class Oracle:
             size = min(mtu, self.left)
         else:
             op = rng.choice((0, 4, 5, 6, 10, 11, 12, *ATOMICS))
-            size = {0: mtu, 6: mtu, 12: 0, 19: 0, 20: 0, 29: 8}.get(op, rng.randint(0, mtu))
+            size = {0: mtu, 6: mtu, 12: 0, 19: 0, 20: 0, 28: 0, 29: 8}.get(op, rng.randint(0, mtu))
             fields["reth_bytes"] = size
             if op == 6:
                 fields["reth_bytes"] = mtu + rng.randint(1, 3 * mtu)
@@ -76,11 +76,19 @@ class Oracle:
             op = 12
         if op in (Op.RC_SEND_LAST_INV, Op.RC_SEND_ONLY_INV):
             op = 31     # they are over when hca_mw has answered: test_windows
+        if op in (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD):
+            fields.update(masked=rng.randint(0, 1), masks=rng.getrandbits(128))
+            if size == 0 and fields["masked"] and op == Op.RC_CMP_SWAP:
+                size = rng.choice((16,) * 50 + (0, 8))
         if op in ATOMICS:
             fields["reth_bytes"] = 8     # so says the parser, but of an ATOMIC WRITE the peer
             if op == Op.RC_ATOMIC_WRITE and rng.random() < 0.02:
                 fields["reth_bytes"] = rng.choice((0, 4, 9, 16, 1 << 31))
             fields["reth_va"] &= ~7 if rng.random() < 0.98 else ~0
+        if op == Op.RC_FLUSH:
+            fields["reth_bytes"] = rng.choice((0, 1, 5 * mtu, 1 << 31, (1 << 32) - 1))
+            feth = rng.choice((0x01, 0x11)) if rng.random() < 0.95 else rng.randrange(64)
+            fields["swap_add"] = fields["swap_add"] & ~0x3F | feth
         return dict(opcode=op, size=size, **fields)
 
     def expect(self, pkt):
@@ -108,11 +116,12 @@ class Oracle:
         return dict(kind=KIND_NONE, rsp=(syndrome, self.epsn, self.msn))
 
     def _psns(self, pkt):
-        return max(1, -(-pkt["reth_bytes"] // self.qp.mtu))
+        return 1 if pkt["opcode"] == Op.RC_FLUSH else max(1, -(-pkt["reth_bytes"] // self.qp.mtu))
 
     def _duplicate(self, pkt, behind):
         if pkt["opcode"] in (Op.RC_READ_REQUEST, *ATOMICS):
-            if self.rd_open >= RD_JAM or behind < self._psns(pkt) or self._oversized(pkt) or self._misaligned(pkt):
+            if (self.rd_open >= RD_JAM or behind < self._psns(pkt) or self._oversized(pkt) or self._misaligned(pkt)
+                    or self._persistent(pkt)):
                 return dict(kind=KIND_NONE, rsp=None)
             self.rd_open += 1
             self.again = True
@@ -125,10 +134,17 @@ class Oracle:
 
     @staticmethod
     def _oversized(pkt):
-        return pkt["size"] != (8 if pkt["opcode"] == Op.RC_ATOMIC_WRITE else 0)
+        masks = pkt["opcode"] == Op.RC_CMP_SWAP and pkt["masked"]
+        return pkt["size"] != (8 if pkt["opcode"] == Op.RC_ATOMIC_WRITE else 16 if masks else 0)
+
+    @staticmethod
+    def _persistent(pkt):
+        return pkt["opcode"] == Op.RC_FLUSH and pkt["swap_add"] & 2 != 0
 
     @staticmethod
     def _misaligned(pkt):
+        if pkt["opcode"] == Op.RC_FLUSH:     # of no type, or none of the two levels
+            return not 1 <= pkt["swap_add"] & 15 <= 3 or pkt["swap_add"] & 0x20 != 0
         return pkt["opcode"] in ATOMICS and (pkt["reth_va"] % 8 != 0 or pkt["reth_bytes"] != 8)
 
     def _malformed(self, pkt):
@@ -179,7 +195,10 @@ class Oracle:
         return out
 
     def _read(self, pkt):
-        if self.rd_open >= self.qp.fields["max_dest_rd_atomic"] and not self.rd_again:
+        if self._persistent(pkt):
+            return self._nak(0x62, fatal=True)
+        counts = pkt["opcode"] != Op.RC_FLUSH
+        if counts and self.rd_open >= self.qp.fields["max_dest_rd_atomic"] and not self.rd_again:
             return self._nak(0x61, fatal=True)
         if self.rd_open >= RD_JAM:
             return dict(kind=KIND_NONE, rsp=None)
@@ -209,8 +228,10 @@ class Oracle:
             if job:
                 pkt, again = job
                 assert (rsp["again"], rsp["cas"], rsp["stores"]) == (
-                    again, pkt["opcode"] == Op.RC_CMP_SWAP, pkt["opcode"] == Op.RC_ATOMIC_WRITE)
+                    again, pkt["opcode"] in (Op.RC_CMP_SWAP, Op.RC_FLUSH),
+                    pkt["opcode"] in (Op.RC_ATOMIC_WRITE, Op.RC_FLUSH))
                 assert (rsp["va"], rsp["rkey"] << 32 | rsp["len_bytes"]) == (pkt["swap_add"], pkt["compare"])
+                assert pkt["opcode"] == Op.RC_ATOMIC_WRITE or item["masks"] == pkt["masks"]
         names = dict(va="va", rkey="rkey", chk="chk_bytes")
         if item["kind"] == KIND_SEND:
             names = dict(offset="msg_offset", index="wqe_index")

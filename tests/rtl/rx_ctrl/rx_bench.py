@@ -20,7 +20,7 @@ class Qp:
     def __init__(self, qpn, **fields):
         self.qpn = qpn
         self.fields = dict(state=QpState.RTS, service=0, func=qpn & 3, pd=0x100 + qpn, pkey_index=0, path_mtu=1,
-                           remote_write=1, remote_read=1, remote_atomic=1,
+                           remote_write=1, remote_read=1, remote_atomic=1, flush_global=1,
                            dest_qpn=0x55, sq_base=(qpn + 1) << 32, sq_log_size=6,
                            rq_base=(qpn + 1) << 40, rq_log_size=6, send_cqn=qpn + 1, recv_cqn=qpn + 2,
                            timeout=0, retry_cnt=7, rnr_retry=7, min_rnr_timer=12, max_dest_rd_atomic=4,
@@ -156,8 +156,8 @@ class Env:
 
     def packet(self, qp, opcode, psn, size=0, **fields):
         """An rxd word."""
-        values = dict(kind=0, smp=0, marked=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn,
-                      pkey=FULL_PKEY,
+        values = dict(kind=0, smp=0, marked=0, masked=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size,
+                      dest_qpn=qp.qpn, pkey=FULL_PKEY,
                       slid=qp.fields["dlid"], sgid=qp.fields["dgid"], dgid=qp.fields["sgid"], port=qp.port,
                       buf_beat=self.rng.randrange(1024), buf_beats=1 + (size + 90) // 64, payload_off=70)
         values.update(fields)
@@ -212,6 +212,7 @@ class Env:
         item = struct("rxw_t").unpack(word)
         item["rsp"] = struct("rsp_job_t").unpack(item["rsp"])
         cqe_job = struct("cqe_job_t").unpack(item["cqe"])
+        item["masks"] = cqe_job["cqe"]   # of an atomic, in the place of its completion
         item["cqe"] = {**struct("cqe_t").unpack(cqe_job.pop("cqe")), **cqe_job}
         return item
 

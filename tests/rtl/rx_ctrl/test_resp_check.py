@@ -226,7 +226,7 @@ async def length_rules(dut):
     def reth(size):
         return dict(reth_bytes=size, reth_va=0)
 
-    bad = WcStatus.REM_ACCESS_ERR
+    bad, word = WcStatus.REM_ACCESS_ERR, dict(reth_va=8, reth_bytes=8)
     for words in ([(Op.RC_SEND_FIRST, 255, {})], [(Op.RC_SEND_ONLY, 257, {})],
                   [(Op.RC_SEND_FIRST, 256, {}), (Op.RC_SEND_LAST, 0, {})],
                   [(Op.RC_SEND_FIRST, 256, {}), (Op.RC_SEND_LAST, 257, {})],
@@ -237,10 +237,15 @@ async def length_rules(dut):
                   [(Op.RC_WRITE_FIRST, 256, reth(500)), (Op.RC_WRITE_MIDDLE, 256, {})],
                   [(Op.RC_WRITE_FIRST, 256, reth(0x80000001))],
                   [(Op.RC_READ_REQUEST, 0, reth(0x80000001))],
-                  [(Op.RC_FETCH_ADD, 4, dict(reth_va=8))], [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004, reth_bytes=8))],
+                  *([(Op.RC_CMP_SWAP, size, dict(word, masked=1))] for size in (0, 8, 15, 17, 24)),   # OP-8
+                  *([(Op.RC_FETCH_ADD, size, dict(word, masked=1))] for size in (8, 16)),             # OP-9
+                  [(Op.RC_FETCH_ADD, 4, word)], [(Op.RC_CMP_SWAP, 16, word)],
+                  [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004, reth_bytes=8))],
                   [(Op.RC_ATOMIC_WRITE, 8, dict(reth_va=0x1004, reth_bytes=8))], [(Op.RC_ATOMIC_WRITE, 8, reth(7))],
                   [(Op.RC_ATOMIC_WRITE, 4, reth(8))], [(Op.RC_ATOMIC_WRITE, 16, reth(16))],
-                  [(Op.RC_ATOMIC_WRITE, 0, reth(8))]):
+                  [(Op.RC_ATOMIC_WRITE, 0, reth(8))],
+                  [(Op.RC_FLUSH, 4, dict(swap_add=1))],
+                  *([(Op.RC_FLUSH, 0, dict(swap_add=feth))] for feth in (0, 4, 7, 8, 0x10, 0x21, 0x31))):
         await expect_fatal(dut, words, 0x61, bad, EPSN + len(words) - 1)
 
 
@@ -253,6 +258,10 @@ async def qp_rights(dut):
     for op in (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD):
         await expect_fatal(dut, [(op, 0, dict(reth_bytes=8, reth_va=64))], 0x62, bad, remote_atomic=0)
     await expect_fatal(dut, [(Op.RC_ATOMIC_WRITE, 8, dict(reth_bytes=8, reth_va=64))], 0x62, bad, remote_write=0)
+    for feth in (1, 0x11):
+        await expect_fatal(dut, [(Op.RC_FLUSH, 0, dict(swap_add=feth))], 0x62, bad, flush_global=0)
+    for feth in (2, 3, 0x12):    # persistence is nobody's
+        await expect_fatal(dut, [(Op.RC_FLUSH, 0, dict(swap_add=feth))], 0x62, bad)
 
 
 @cocotb.test()

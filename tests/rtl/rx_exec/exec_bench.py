@@ -185,6 +185,7 @@ class Env:
         sges, head, list_err = fields.pop("sges", None), fields.pop("head", {}), fields.pop("list_err", False)
         offset = fields.pop("payload_off", self.rng.randrange(128))
         rsp, cqe = fields.pop("rsp", None), fields.pop("cqe", None)
+        masks = fields.pop("masks", None)     # of a compare and swap, in the place of its completion
         frees = fields.pop("frees", 1)
         beats = max(1, -(-(offset + size) // 64)) if frees else 0
         values = dict(kind=kind, qpn=qpn, func=qpn & 3, pd=qpn, frees=frees, buf_beat=self.place, buf_beats=beats,
@@ -196,7 +197,7 @@ class Env:
         cqe_values = dict(qpn=qpn, wqe_index=values["wqe_index"], opcode=WcOpcode.RECV)
         cqe_values.update(cqe or {})
         cqe_word = struct("cqe_job_t").pack(valid=cqe is not None, cqn=3, cqe=struct("cqe_t").pack(**cqe_values))
-        values["cqe"] = cqe_word
+        values["cqe"] = cqe_word if masks is None else masks
         if sges is not None:
             stride = values.setdefault("list_bytes", self._stride(kind, sges))
             values["needs_list"] = 1

@@ -8,11 +8,14 @@ from collections import Counter, deque
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import cocotb
 from common import Bench, Sink, Source, simulate, struct
+from word_oracle import added, draw_masks, draw_tops, swapped
 
-OP, RESULT, WR = struct("at_op_t"), struct("at_result_t"), struct("dma_wr_t")
+OP, MASKS = struct("at_op_t"), struct("at_masks_t")
+RESULT, WR = struct("at_result_t"), struct("dma_wr_t")
 REQ, RSP = struct("dma_rd_req_t"), struct("dma_rd_rsp_t")
 WORD = (1 << 64) - 1
 
@@ -75,26 +78,40 @@ class Model:
         self.results = Sink(self.bench, "result", rate=rates[1])
         self.memory = Memory(self.bench, rate=rates[3], **memory)
         self.writes = Sink(self.bench, "wr", rate=rates[2], on_word=self.memory.write)
-        self.truth, self.wanted, self.writing = {}, [], 0
+        self.truth, self.wanted, self.writing, self.flushes = {}, [], 0, 0
         self.under_way = []      # of those accepted, without a result yet
         self.ops.on_accept = lambda word: self.under_way.append(OP.unpack(word))
         self.results.on_word = lambda word: self.under_way.pop(0)
 
+    def flush(self, func, addr):
+        """A read of what all before it have left, and no more."""
+        key = func, addr
+        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=1, stores=1, swap_add=self.rng.getrandbits(64),
+                             compare=self.memory.word(func, addr)))
+        bad = key in self.memory.bad
+        self.wanted.append((1, None) if bad else (0, self.truth.get(key, self.memory.word(func, addr))))
+        self.flushes += 1
+
     def put(self, func, addr, cas=None, swap_add=None):
-        """Compare and swap with a right or a wrong value, or add, or store."""
+        """Compare and swap with a right or a wrong value, or add by fields, or store."""
         stores = cas is None and self.rng.random() < 0.3
         cas = not stores and self.rng.random() < 0.5 if cas is None else cas
         swap_add = self.rng.getrandbits(64) if swap_add is None else swap_add
         key = func, addr
         before = self.truth.get(key, self.memory.word(func, addr))
-        compare = before if self.rng.random() < 0.5 else self.rng.getrandbits(64)
-        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=cas, stores=stores, swap_add=swap_add, compare=compare))
+        masks, tops = draw_masks(self.rng), draw_tops(self.rng)
+        # Right where it counts, or wrong somewhere.
+        compare = before ^ self.rng.getrandbits(64) & ~masks[0] if self.rng.random() < 0.6 else self.rng.getrandbits(64)
+        self.ops.put(OP.pack(func=func, addr=addr >> 3, cas=cas, stores=stores, swap_add=swap_add,
+                             compare=compare if cas else tops, masks=MASKS.pack(compare=masks[0], swap=masks[1])))
         if key in self.memory.bad:
             self.wanted.append((1, None))
             return
         self.wanted.append((0, before))
-        if not cas or compare == before:
-            self.truth[key] = swap_add if cas or stores else (before + swap_add) & WORD
+        after = swap_add if stores else added(before, swap_add, tops)
+        after = swapped(before, compare, swap_add, masks) if cas else after
+        if after is not None:
+            self.truth[key] = after
             self.writing += 1
 
     async def finish(self):
@@ -121,7 +138,31 @@ async def results(dut, rates, places):
     if places > 1:
         model.memory.bad.update(spots[1::7])
     for _ in range(800):
-        model.put(*model.rng.choice(spots))
+        do = model.flush if model.rng.random() < 0.1 else model.put
+        do(*model.rng.choice(spots))
+    await model.finish()
+
+
+@cocotb.test()
+async def masks_and_fields(dut):
+    """OP-8, OP-9: each bit and field by itself, at the edges: carries out of the field below, all ones."""
+    model = Model(dut, 8, latency=(3, 9))
+    await model.bench.start()
+    rng, before = model.rng, model.memory.word(0, 64)
+    for bit in range(64):
+        for flip, masks in ((1 << bit, (WORD ^ 1 << bit, WORD)), (1 << bit, (1 << bit, WORD)), (0, (0, 1 << bit))):
+            swap, compare = rng.getrandbits(64), before ^ flip
+            after = swapped(before, compare, swap, masks)
+            assert (after is None) == (masks == (1 << bit, WORD))
+            model.ops.put(OP.pack(addr=8, cas=1, swap_add=swap, compare=compare,
+                                  masks=MASKS.pack(compare=masks[0], swap=masks[1])))
+            model.wanted.append((0, before))
+            before, model.writing = before if after is None else after, model.writing + (after is not None)
+        for tops, add in ((1 << bit, WORD), (1 << bit, 1), (1 << bit | 1 << 63, 1 << bit), (WORD ^ 1 << bit, WORD)):
+            model.ops.put(OP.pack(addr=8, swap_add=add, compare=tops))
+            model.wanted.append((0, before))
+            before, model.writing = added(before, add, tops), model.writing + 1
+    model.truth[0, 64] = before
     await model.finish()
 
 
@@ -135,6 +176,27 @@ async def a_hot_word(dut):
     await model.finish()
     span = model.results.when[-1] - model.results.when[0]
     assert span <= 2 * 600 and model.memory.reads == 1, (span, model.memory.reads)
+
+
+@cocotb.test()
+async def flushes(dut):
+    """Each reads, whatever is under way at its address, and only when all before it have written; as many at a time as
+    the port has; nobody behind one takes its value, or waits for more than its read to begin."""
+    model = Model(dut, 9, latency=(125, 125))
+    await model.bench.start()
+    for n in range(400):
+        model.flush(0, 4096 + 8 * (n % 3))
+    await model.finish()
+    span = model.results.when[-1] - model.results.when[0]
+    assert model.memory.reads == 400 and model.memory.most == 16 and span < 400 * 130 / 16
+    for n in range(60):
+        model.put(0, 4096, cas=False)
+        model.flush(0, 4096 if n % 2 else 1 << 20)
+    before = model.memory.reads
+    await model.finish()
+    assert model.memory.reads - before >= model.flushes - 400
+    model.writes.got.clear()
+    assert not model.bench.get("hold_o")
 
 
 @cocotb.test()

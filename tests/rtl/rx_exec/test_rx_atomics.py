@@ -13,6 +13,7 @@ import cocotb
 from common import Sink, simulate, struct
 from exec_bench import ATOMIC, ATOMIC_RESP, NONE, READ_RESP, SEND, WRITE, Env, bus
 from hca_abi import WcOpcode, WcStatus, WrOpcode
+from word_oracle import added, draw_masks, draw_tops, swapped
 
 WORD = (1 << 64) - 1
 GOOD, OTHER, BAD = 0x100, 0x200, 0x300
@@ -97,8 +98,11 @@ class AtomicEnv(Env):
                 before = self.value(self.then, addr)
                 values["rsp"] = struct("rsp_job_t").pack(**dict(rsp, va=before))
                 compare = rsp["rkey"] << 32 | rsp["len_bytes"]
-                after = rsp["va"] if rsp["cas"] or rsp["stores"] else (before + rsp["va"]) & WORD
-                if not rsp["cas"] or compare == before:
+                masks = struct("at_masks_t").unpack(values["cqe"])
+                after = rsp["va"] if rsp["stores"] else added(before, rsp["va"], compare)
+                if rsp["cas"]:
+                    after = swapped(before, compare, rsp["va"], (masks["compare"], masks["swap"]))
+                if after is not None:
                     self.to_swap += 1
                     self.then.update((addr + n, after >> 8 * n & 0xFF) for n in range(8))
         super()._expect(kind, values, rsp, *args)
@@ -111,12 +115,15 @@ class AtomicEnv(Env):
         super()._end(name, word)
 
     def atomic(self, qpn, va, key=GOOD, **fields):
-        """One that hits now and then, an addition, or an ATOMIC WRITE."""
+        """One that hits now and then, an addition, or an ATOMIC WRITE; with masks now and then."""
         cas, stores = self.rng.choice(((1, 0), (0, 0), (0, 1)))
         compare = self.value(self.then, bus(key, va)) if self.rng.random() < 0.6 else self.rng.getrandbits(64)
+        compare = compare if cas else draw_tops(self.rng)
+        masks = draw_masks(self.rng)
         rsp = dict(read=1, atomic=1, cas=cas, stores=stores, va=self.rng.getrandbits(64), rkey=compare >> 32,
                    len_bytes=compare & 0xFFFFFFFF)
-        self.item(ATOMIC, qpn, va=va, rkey=key, chk_bytes=8, rsp=rsp, **fields)
+        masks = struct("at_masks_t").pack(compare=masks[0], swap=masks[1])
+        self.item(ATOMIC, qpn, va=va, rkey=key, chk_bytes=8, rsp=rsp, masks=masks, **fields)
 
     async def finish(self):
         """All is over, and memory is what it must be."""

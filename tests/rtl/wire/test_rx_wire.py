@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import ROOT, Bench, Sink, Source, simulate, struct
-from wire_ref import AGENT, GSI, KNOWN, SMI, beats_of, frame_of, icrc, parse, pcap_frames, random_packet, vcrc
+from wire_ref import AGENT, GSI, KNOWN, MASKED, SMI, beats_of, frame_of, icrc, parse, pcap_frames, random_packet, vcrc
 
 MAD = struct("mad_beat_t")
 MAC, RXD, PORT, COUNTS = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t"), struct("rx_counts_t")
@@ -97,8 +97,8 @@ class Rx:
 
     def random(self, opcode, length, port=0, **changes):
         """Good random frame to us."""
-        if opcode & 0x1F == 0x1D:   # behind its 8 bytes, which count as payload
-            length = min(length, 4096 - 8)
+        if opcode & 0x1F == 0x1D or opcode in MASKED:   # behind its bytes that count as payload
+            length = min(length, 4096 - 16)
         p = random_packet(self.rng, self.ibs[port], opcode, length, self.ports[port])
         p.update(changes)
         return frame_of(p)

@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import Bench, Sink, Source, simulate, struct
-from wire_ref import KNOWN, UD, XRC, frame_of, mapped, random_packet
+from wire_ref import KNOWN, MASKED, UD, XRC, frame_of, mapped, random_packet
 
 TXP, PAY, MAC, PORT = struct("txp_t"), struct("pay_t"), struct("mac_t"), struct("port_cfg_t")
 # QP that a packet names which the link must refuse.
@@ -100,8 +100,8 @@ class Tx:
         p.update(fields, opcode=opcode, payload=rng.randbytes(length))
         if kind != REQ and p["service"] == XRC:  # answers come as those of RC, and leave as the QP's
             p["opcode"] |= XRC << 5
-        word = TXP.pack(kind=kind, qpn=qpn, opcode=opcode, payload_bytes=length, has_payload=length > 0,
-                        resp_seq=resp_seq, **fields)
+        word = TXP.pack(kind=kind, qpn=qpn, opcode=MASKED.get(opcode, opcode), masked=opcode in MASKED,
+                        payload_bytes=length, has_payload=length > 0, resp_seq=resp_seq, **fields)
         self.pending.setdefault(word, []).append((p["port"], frame_of(p)))
         (self.ack if kind == ACK else self.txp).put(word)
         at = 0

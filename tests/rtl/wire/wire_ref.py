@@ -9,11 +9,15 @@ ROCE_PORT = 4791
 # Extended headers by BTH opcode.
 EXT = {0x03: "i", 0x05: "i", 0x06: "r", 0x09: "i", 0x0A: "r", 0x0B: "ri", 0x0C: "r", 0x0D: "a", 0x0F: "a",
        0x10: "a", 0x11: "a", 0x12: "aA", 0x13: "t", 0x14: "t", 0x16: "i", 0x17: "i",
-       0x1D: "rw"}
-KNOWN = {service << 5 | op for service in (RC, XRC) for op in (*range(0x18), 0x1D) if op != 0x15} \
+       0x1C: "fr", 0x1D: "rw"}
+KNOWN = {service << 5 | op for service in (RC, XRC) for op in (*range(0x18), 0x1C, 0x1D) if op != 0x15} \
     | {0x20 + op for op in range(0x0C)} | {0x64, 0x65}
+# Of the manufacturer's range: the opcode without masks that each goes with.
+MASKED = {0xD3: 0x13, 0xD4: 0x14, 0xF3: 0xB3, 0xF4: 0xB4}
+KNOWN |= set(MASKED)
 CNP = 0x81
-SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4, "n": 16, "w": 8}
+# Letters beside the usual ones: w, 8 bytes of data; m, masks. Both are payload at the receiver. f, FETH.
+SIZE = {"m": 16, "i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4, "n": 16, "w": 8, "f": 4}
 
 
 def ext_of(opcode):
@@ -22,6 +26,8 @@ def ext_of(opcode):
         return "di" if opcode & 1 else "d"
     if opcode == CNP:
         return "n"
+    if opcode in MASKED:
+        return ext_of(MASKED[opcode]) + "m" * (opcode & 0x1F == 0x13)
     # Annex A14: every request of XRC names the SRQ, no answer does.
     ahead = "x" if opcode >> 5 == XRC and opcode & 0x1F not in range(0x0D, 0x13) else ""
     return ahead + EXT.get(opcode & 0x1F, "")
@@ -98,8 +104,12 @@ def transport(p):
             out += pk.pack(">QIQQ", p["reth_va"], p["reth_rkey"], p["swap_add"], p["compare"])
         elif letter == "n":
             out += bytes(16)
+        elif letter == "m":    # at the sender payload, as any
+            out += pk.pack("<QQ", *p["masks"]) if "masks" in p else b""
         elif letter == "w":    # data, not a number: as it is in memory
             out += pk.pack("<Q", p["swap_add"])
+        elif letter == "f":
+            out += pk.pack(">I", p["swap_add"] & 0xFF)
         else:
             out += pk.pack(">Q", p["swap_add"])
     return out
@@ -174,15 +184,20 @@ def parse(frame, ib):
     opcode, flags, pkey, qpn, psn = pk.unpack(">BBHII", packet[at:at + 12])
     d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, mig_req=flags >> 6 & 1, pkey=pkey,
              dest_qpn=qpn & 0xFFFFFF, ack_req=psn >> 31, psn=psn & 0xFFFFFF)
+    d.update(opcode=MASKED.get(opcode, opcode), masked=int(opcode in MASKED))
     at += 12
     for letter in ext_of(opcode):
         chunk = packet[at:at + SIZE[letter]]
-        at += SIZE[letter] if letter != "w" else 0    # payload, too
+        at += SIZE[letter] if letter not in "wm" else 0    # payload, too
         if letter == "r":
             d["reth_va"], d["reth_rkey"], d["reth_bytes"] = pk.unpack(">QII", chunk)
         elif letter == "t":
             d["reth_va"], d["reth_rkey"], d["swap_add"], d["compare"] = pk.unpack(">QIQQ", chunk)
             d["reth_bytes"] = 8
+            if d["opcode"] & 0x1F == 0x14 and not d["masked"]:
+                d["compare"] = 0       # one field
+        elif letter == "m":
+            d["masks"] = int.from_bytes(chunk, "little")
         elif letter == "x":
             d["xrcsrq"] = int.from_bytes(chunk[1:], "big")
         elif letter == "A":
@@ -199,6 +214,8 @@ def parse(frame, ib):
                 d["kind"] = AGENT
         elif letter == "i":
             d["imm"] = int.from_bytes(chunk, "little")
+        elif letter == "f":
+            d["swap_add"] = chunk[3]
         elif letter == "w":
             d["swap_add"] = int.from_bytes(chunk, "little")
     payload = packet[at:len(packet) - 4 - (flags >> 4 & 3)]
@@ -223,7 +240,7 @@ def random_packet(rng, ib, opcode, length, port):
         traffic_class=rng.getrandbits(8), flow_label=rng.getrandbits(20), hop_limit=rng.getrandbits(8),
         sl=rng.getrandbits(4), dlid=port["lid"], slid=rng.getrandbits(16),
         udp_src_port=rng.randrange(1, 65536), dmac=int.from_bytes(port["mac"], "little"),
-        smac=rng.randbytes(6), payload=rng.randbytes(length))
+        masks=(rng.getrandbits(64), rng.getrandbits(64)), smac=rng.randbytes(6), payload=rng.randbytes(length))
 
 
 def pcap_frames(path):

@@ -48,14 +48,38 @@ pub(crate) enum Kind {
         hit: bool,
         swap: u64,
     },
+    /// Adds by fields; the most significant bit of each.
+    MaskedAdd {
+        add: u64,
+        boundaries: u64,
+    },
+    /// As CmpSwap, of some bits; what it does not look at differs.
+    MaskedSwap {
+        hit: bool,
+        swap: u64,
+        compare_mask: u64,
+        swap_mask: u64,
+    },
     /// ATOMIC WRITE.
     Store(u64),
+    /// Of its word, or of all of them.
+    Flush {
+        whole: bool,
+    },
 }
 
 impl Kind {
-    /// Changes a word of the peer; all but an ATOMIC WRITE bring what it was.
+    /// Is of a word of the peer; FETCH AND ADD, COMPARE AND SWAP bring what it was.
     pub fn is_atomic(self) -> bool {
-        matches!(self, Self::FetchAdd(_) | Self::CmpSwap { .. } | Self::Store(_))
+        matches!(
+            self,
+            Self::FetchAdd(_)
+                | Self::CmpSwap { .. }
+                | Self::MaskedAdd { .. }
+                | Self::MaskedSwap { .. }
+                | Self::Store(_)
+                | Self::Flush { .. }
+        )
     }
 
     /// Where its local buffers are.
@@ -386,19 +410,32 @@ fn draw_atomics(
         for _ in 0..rng.between(1, options.messages_max.max(1)) {
             let at = rng.below(messages[end].len() as u32 + 1) as usize;
             let kind = match rng.below(10) {
-                0..5 => Kind::FetchAdd(rng.below_u64(u64::MAX)),
-                5..8 => Kind::CmpSwap {
+                0..3 => Kind::FetchAdd(rng.below_u64(u64::MAX)),
+                3..5 => Kind::MaskedAdd {
+                    add: rng.below_u64(u64::MAX),
+                    boundaries: rng.below_u64(u64::MAX) & rng.below_u64(u64::MAX),
+                },
+                5..7 => Kind::CmpSwap {
                     hit: rng.percent(70),
                     swap: rng.below_u64(u64::MAX),
                 },
-                _ => Kind::Store(rng.below_u64(u64::MAX)),
+                7 => Kind::MaskedSwap {
+                    hit: rng.percent(70),
+                    swap: rng.below_u64(u64::MAX),
+                    compare_mask: rng.below_u64(u64::MAX) | 1 << rng.below(64),
+                    swap_mask: rng.below_u64(u64::MAX),
+                },
+                8 => Kind::Store(rng.below_u64(u64::MAX)),
+                _ => Kind::Flush {
+                    whole: rng.percent(30),
+                },
             };
             let target = &mut areas[end][Area::Target as usize];
             let message = Message {
                 kind,
-                len: 8,
+                len: if matches!(kind, Kind::Flush { .. }) { 0 } else { 8 },
                 local: match kind {
-                    Kind::Store(_) => Vec::new(),
+                    Kind::Store(_) | Kind::Flush { .. } => Vec::new(),
                     _ => vec![target.piece(rng, 8)],
                 },
                 remote: Piece {
@@ -493,7 +530,12 @@ fn draw_message(rng: &mut Rng, mtu_bytes: u32, end: usize, areas: &mut [[AreaAll
                 areas[peer][target].pieces(rng, len + slack),
             )
         }
-        Kind::FetchAdd(_) | Kind::CmpSwap { .. } | Kind::Store(_) => unreachable!("not drawn here"),
+        Kind::FetchAdd(_)
+        | Kind::CmpSwap { .. }
+        | Kind::MaskedAdd { .. }
+        | Kind::MaskedSwap { .. }
+        | Kind::Store(_)
+        | Kind::Flush { .. } => unreachable!("not drawn here"),
     };
     let solicited = !matches!(kind, Kind::Write | Kind::Read) && rng.percent(30);
     let fence = rng.percent(20);
@@ -589,7 +631,14 @@ mod tests {
         };
         let kind = |is: &dyn Fn(Kind) -> bool| messages().any(|end| end.messages.iter().any(|m| is(m.kind)));
         assert!(kind(&|kind| matches!(kind, Kind::FetchAdd(_))));
+        assert!(kind(&|kind| matches!(kind, Kind::MaskedAdd { .. })));
+        assert!(kind(&|kind| matches!(kind, Kind::MaskedSwap { .. })));
         assert!(kind(&|kind| matches!(kind, Kind::Store(_))));
+        assert!(
+            [false, true]
+                .iter()
+                .all(|wanted| kind(&|kind| kind == Kind::Flush { whole: *wanted }))
+        );
         assert!(
             [false, true]
                 .iter()

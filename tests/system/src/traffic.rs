@@ -4,8 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use hca_abi::MAX_SGE;
 use hca_link::LinkKind;
+use hca_model::Atomic;
 use hca_verbs::{
-    Access, ConnectOptions, EventKind, Mr, Mtu, PageSize, QpAttr, QpAttrMask, QpCap, RawQp, RecvWr,
+    Access, ConnectOptions, EventKind, Flush, Mr, Mtu, PageSize, QpAttr, QpAttrMask, QpCap, RawQp, RecvWr,
     SendFlags, SendOp, SendWr, Sge, WcOpcode, WcStatus, WorkCompletion, WrData, wc_flag,
 };
 
@@ -479,7 +480,8 @@ fn register(
         )?,
     ];
     if end.words_bytes != 0 {
-        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let rights =
+            Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
         areas.push(area(starts[2], end.words_bytes, rights)?);
     }
     Ok(areas)
@@ -516,6 +518,13 @@ fn expect_atomic(arenas: &mut [Arena; 2], runs: &[EndRun; 2], node: usize, messa
     let left = match message.kind {
         Kind::FetchAdd(add) => found.wrapping_add(add),
         Kind::CmpSwap { hit: true, swap } => swap,
+        Kind::MaskedAdd { add, boundaries } => Atomic::MaskedFetchAdd { add, boundaries }.apply(found),
+        Kind::MaskedSwap {
+            hit: true,
+            swap,
+            swap_mask,
+            ..
+        } => found & !swap_mask | swap & swap_mask,
         Kind::Store(value) => value,
         _ => found,
     };
@@ -568,9 +577,44 @@ fn operation(message: &Message, peer: &EndRun, found: u64) -> SendOp {
                 swap,
             }
         }
+        Kind::MaskedAdd { add, boundaries } => {
+            let (remote_addr, rkey) = at(Area::Words);
+            SendOp::MaskedAtomicFetchAndAdd {
+                remote_addr,
+                rkey,
+                add,
+                boundaries,
+            }
+        }
+        Kind::MaskedSwap {
+            hit,
+            swap,
+            compare_mask,
+            swap_mask,
+        } => {
+            let (remote_addr, rkey) = at(Area::Words);
+            SendOp::MaskedAtomicCmpAndSwp {
+                remote_addr,
+                rkey,
+                compare: if hit { found ^ !compare_mask } else { !found },
+                swap,
+                compare_mask,
+                swap_mask,
+            }
+        }
         Kind::Store(_) => {
             let (remote_addr, rkey) = at(Area::Words);
             SendOp::AtomicWrite { remote_addr, rkey }
+        }
+        Kind::Flush { whole } => {
+            let (remote_addr, rkey) = at(Area::Words);
+            SendOp::Flush(Flush {
+                remote_addr,
+                rkey,
+                length: message.remote.len,
+                placement: Flush::GLOBAL,
+                whole_region: whole,
+            })
         }
     }
 }
@@ -582,7 +626,10 @@ fn judge_send(here: &str, message: &Message, wc: &WorkCompletion) -> Result<(), 
         Kind::Read => WcOpcode::RdmaRead,
         Kind::FetchAdd(_) => WcOpcode::FetchAdd,
         Kind::CmpSwap { .. } => WcOpcode::CompSwap,
+        Kind::MaskedAdd { .. } => WcOpcode::MaskedFetchAdd,
+        Kind::MaskedSwap { .. } => WcOpcode::MaskedCompSwap,
         Kind::Store(_) => WcOpcode::AtomicWrite,
+        Kind::Flush { .. } => WcOpcode::Flush,
     };
     if wc.opcode != opcode {
         return Err(wrong(format!(

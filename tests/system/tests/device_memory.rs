@@ -150,7 +150,7 @@ fn work_requests_use_it_like_host_memory() {
     }
 }
 
-/// MEM-19: atomics of the peer and of the function itself, in turn with its copies.
+/// MEM-19, OP-8, OP-9: atomics of the peer and of the function itself, in turn with its copies.
 #[test]
 fn atomics_change_it() {
     for kind in BOTH_LINKS {
@@ -182,6 +182,28 @@ fn atomics_change_it() {
             rig.run(1, 100 + n as u64, op, &result);
             rig.put(remote_addr, &7u64.to_le_bytes());
             rig.check("compare and swap");
+            let op = SendOp::MaskedAtomicFetchAndAdd {
+                remote_addr,
+                rkey,
+                add: 0x1_00ff,
+                boundaries: 0x80,
+            };
+            rig.pair.expect(1, 8 * n as u64, &7u64.to_le_bytes());
+            rig.run(1, 200 + n as u64, op, &result);
+            rig.put(remote_addr, &0x1_0006u64.to_le_bytes());
+            rig.check("masked fetch and add");
+            let op = SendOp::MaskedAtomicCmpAndSwp {
+                remote_addr,
+                rkey,
+                compare: 0xffff_0006,
+                swap: 0x3333,
+                compare_mask: 0xff,
+                swap_mask: 0xff00,
+            };
+            rig.pair.expect(1, 8 * n as u64, &0x1_0006u64.to_le_bytes());
+            rig.run(1, 300 + n as u64, op, &result);
+            rig.put(remote_addr, &0x1_3306u64.to_le_bytes());
+            rig.check("masked compare and swap");
         }
     }
 }

@@ -10,8 +10,8 @@ use common::xrc::Bench;
 use common::{BASES, BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE};
 use hca_system_tests::{Dev, Place, RigConfig, Rng, path};
 use hca_verbs::{
-    Access, ConnectOptions, Error, EventKind, Mtu, MwBind, MwType, QpState, RawQp, RecvWr, SendFlags, SendOp,
-    SendWr, Service, WcOpcode, WcStatus, WorkCompletion, WrData,
+    Access, ConnectOptions, Error, EventKind, Flush, Mtu, MwBind, MwType, QpState, RawQp, RecvWr, SendFlags,
+    SendOp, SendWr, Service, WcOpcode, WcStatus, WorkCompletion, WrData,
 };
 
 /// Regions begin so many bytes before a multiple of 8.
@@ -137,6 +137,31 @@ fn atomics(bench: &mut Bench, remote_addr: u64, rkey: u32) {
             sum,
             swap,
         ),
+        // OP-9: what runs over in the lowest byte does not reach the next. OP-8: the rest of the word differs.
+        (
+            SendOp::MaskedAtomicFetchAndAdd {
+                remote_addr,
+                rkey,
+                add: 0x02ff,
+                boundaries: 0x80,
+            },
+            WcOpcode::MaskedFetchAdd,
+            swap,
+            swap - 1 + 0x200,
+        ),
+        (
+            SendOp::MaskedAtomicCmpAndSwp {
+                remote_addr,
+                rkey,
+                compare: !0xff | (swap - 1),
+                swap: 0x5555_5555,
+                compare_mask: 0xff,
+                swap_mask: 0xf_0000,
+            },
+            WcOpcode::MaskedCompSwap,
+            swap - 1 + 0x200,
+            swap - 1 + 0x200 + 0x5_0000,
+        ),
     ] {
         let number = bench.number(1);
         bench.send_to(0, number, 4, op, back, 8);
@@ -153,7 +178,7 @@ fn atomics(bench: &mut Bench, remote_addr: u64, rkey: u32) {
     bench.check_memory();
 }
 
-fn operations(bench: &Bench) -> [SendOp; 5] {
+fn operations(bench: &Bench) -> [SendOp; 6] {
     let (remote_addr, rkey) = (bench.mrs[1].addr(), bench.mrs[1].rkey());
     [
         SendOp::Send,
@@ -165,12 +190,19 @@ fn operations(bench: &Bench) -> [SendOp; 5] {
             add: 1,
         },
         SendOp::AtomicWrite { remote_addr, rkey },
+        SendOp::Flush(Flush {
+            remote_addr,
+            rkey,
+            length: 8,
+            placement: Flush::GLOBAL,
+            whole_region: false,
+        }),
     ]
 }
 
 /// Every kind of request in the name of an SRQ that the target does not have ends the connection, and nothing else.
 fn refused(kind: hca_link::LinkKind, event: EventKind, name: impl Fn(&mut Bench) -> u32) {
-    for which in 0..5 {
+    for which in 0..6 {
         let mut bench = Bench::on(kind, 2, 1);
         let op = operations(&bench)[which];
         let number = name(&mut bench);

@@ -17,7 +17,7 @@ use crate::objects::cq::CqObject;
 use crate::objects::events::{Events, Numbered};
 use crate::objects::memory::{Hold, PdObject};
 use crate::objects::names::SharedTarget;
-use crate::objects::qp::{AnyQp, Inner, NO_QUEUES, QpObject};
+use crate::objects::qp::{AnyQp, Inner, NO_QUEUES, QpObject, WrFlush};
 use crate::objects::section::Section;
 use crate::objects::srq::srq_of;
 use crate::objects::xrc::XrcdObject;
@@ -106,8 +106,10 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         },
         ..Default::default()
     };
+    let mut wr_flush = None;
     if let Some(ops) = send_ops {
         qp_ex::set_functions(&mut raw, service, ops);
+        wr_flush = qp_ex::flush_of(ops);
     }
     let inner = Inner {
         qp: AnyQp::Own(qp),
@@ -115,7 +117,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
     };
     hand_out(
         owner,
-        raw,
+        (raw, wr_flush),
         inner,
         qp_num,
         send_ops.is_some(),
@@ -126,7 +128,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
 
 fn hand_out(
     owner: &ContextObject,
-    raw: ibv_qp_ex,
+    (raw, wr_flush): (ibv_qp_ex, Option<WrFlush>),
     inner: Inner,
     qp_num: u32,
     is_ex: bool,
@@ -137,6 +139,7 @@ fn hand_out(
     let events = Arc::<Events>::default();
     let object = publish(QpObject {
         raw: CStruct::new(raw),
+        wr_flush: CStruct::new(wr_flush),
         inner: ShortLock::new(inner, one_thread),
         events: events.clone(),
         qp_num,
@@ -176,7 +179,7 @@ pub fn hand_out_target(
         qp: AnyQp::Target(target),
         section: Section::new(NO_QUEUES, Service::Xrc),
     };
-    hand_out(owner, raw, inner, qp_num, false, 0, (None, None))
+    hand_out(owner, (raw, None), inner, qp_num, false, 0, (None, None))
 }
 
 /// V-114 with IBV_QPT_XRC_RECV: of an XRC domain; no PD, CQs, SRQ or sizes count.

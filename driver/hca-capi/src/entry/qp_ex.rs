@@ -3,14 +3,19 @@
 use std::ffi::{c_int, c_void};
 
 use hca_abi::device_cap;
-use hca_verbs::{DeviceAttr, SendOp, Service, Sge};
+use hca_verbs::{DeviceAttr, Flush, SendOp, Service, Sge};
 
 use crate::abi::*;
 use crate::boundary::window::bind_op;
 use crate::boundary::{Verb, set_errno, unsupported};
 use crate::objects::ah;
-use crate::objects::qp::{Inner, QpObject};
+use crate::objects::qp::{Inner, QpObject, WrFlush};
 use crate::objects::section::{Section, To};
+
+/// Names that verbs.h has from rdma-core 45 on.
+const IBV_QP_EX_WITH_FLUSH: u32 = 1 << 11;
+const IBV_FLUSH_RANGE: u8 = 0;
+const IBV_FLUSH_MR: u8 = 1;
 
 /// Builders by flag of send_ops_flags, as far as card and QP type can do them (V-179).
 pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()> {
@@ -25,6 +30,9 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
     if device.device_cap_flags() & device_cap::ATOMIC_WRITE != 0 {
         known |= IBV_QP_EX_WITH_ATOMIC_WRITE;
     }
+    if device.device_cap_flags() & device_cap::FLUSH_GLOBAL != 0 {
+        known |= IBV_QP_EX_WITH_FLUSH;
+    }
     if device.device_cap_flags() & u64::from(IBV_DEVICE_MEM_WINDOW) != 0 {
         known |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
     }
@@ -36,6 +44,7 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
                 | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
                 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
                 | IBV_QP_EX_WITH_ATOMIC_WRITE
+                | IBV_QP_EX_WITH_FLUSH
                 | IBV_QP_EX_WITH_SEND_WITH_INV)
         }
         _ => known,
@@ -84,6 +93,11 @@ pub fn set_functions(qp: &mut ibv_qp_ex, service: Service, ops: u64) {
     qp.wr_start = Some(wr_start);
     qp.wr_complete = Some(wr_complete);
     qp.wr_abort = Some(wr_abort);
+}
+
+/// The builder of FLUSH, which stands behind the others.
+pub fn flush_of(ops: u64) -> Option<WrFlush> {
+    (ops & u64::from(IBV_QP_EX_WITH_FLUSH) != 0).then_some(wr_flush)
 }
 
 /// Runs `f` on the section that wr_start has opened.
@@ -259,6 +273,32 @@ unsafe extern "C" fn wr_atomic_write(
         build(qp, SendOp::AtomicWrite { remote_addr, rkey });
         let bytes = atomic_wr.cast::<[u8; 8]>().read();
         in_section(qp, |section| section.set_operand(bytes));
+    }
+}
+
+unsafe extern "C" fn wr_flush(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    remote_addr: u64,
+    len: usize,
+    placement: u8,
+    selectivity: u8,
+) {
+    let length = u32::try_from(len);
+    let flush = Flush {
+        remote_addr,
+        rkey,
+        length: length.unwrap_or_default(),
+        placement,
+        whole_region: selectivity == IBV_FLUSH_MR,
+    };
+    // SAFETY: the program's QP, in a section.
+    unsafe {
+        build(qp, SendOp::Flush(flush));
+        // The placement type is judged with the ring.
+        if length.is_err() || !matches!(selectivity, IBV_FLUSH_RANGE | IBV_FLUSH_MR) {
+            in_section(qp, |section| section.fail(libc::EINVAL));
+        }
     }
 }
 

@@ -91,6 +91,7 @@ pub fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Verb
     };
     publish(QpObject {
         raw: CStruct::new(raw),
+        wr_flush: CStruct::new(None),
         inner: ShortLock::new(inner, domain.one_thread()),
         events: Arc::default(),
         qp_num: 0,

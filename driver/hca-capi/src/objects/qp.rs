@@ -96,10 +96,18 @@ pub struct Inner {
     pub section: Section,
 }
 
+/// `wr_flush` of the ibv_qp_ex of rdma-core 45 and later: R_Key, address, bytes, placement type, selectivity level.
+pub type WrFlush = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
+
+/// A program of an older header does not look there, one of a newer header finds it where it looks.
+const _: () = assert!(std::mem::offset_of!(QpObject, wr_flush) == size_of::<ibv_qp_ex>());
+
 /// A queue pair, extended or not: ibv_qp is the first field of ibv_qp_ex.
 #[repr(C)]
 pub struct QpObject {
     pub raw: CStruct<ibv_qp_ex>,
+    /// Right behind it: where verbs.h of rdma-core 45 and later has ibv_wr_flush.
+    pub wr_flush: CStruct<Option<WrFlush>>,
     /// For posting, and for everything else.
     pub inner: ShortLock<Inner>,
     /// Events that destroy waits for.

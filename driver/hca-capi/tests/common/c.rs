@@ -195,7 +195,8 @@ impl Bench {
 pub fn completions(cq: *mut ibv_cq, count: usize) -> Vec<ibv_wc> {
     let mut found = vec![ibv_wc::default(); count];
     let mut done = 0;
-    for _ in 0..100_000 + count {
+    // With each look a packet moves: a message and its acknowledge are two.
+    for _ in 0..100_000 + 4 * count {
         // SAFETY: a live CQ, and room for what is missing.
         let got = unsafe {
             let poll = (*(*cq).context).ops.poll_cq.unwrap();

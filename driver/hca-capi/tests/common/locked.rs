@@ -1,4 +1,4 @@
-//! A fake card for many threads. The crate's own tests have it too: it knows nothing of libibverbs.
+//! A lone card for many threads. The crate's own tests have it too: it knows nothing of libibverbs.
 #![allow(dead_code)]
 
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, PAGE_BYTES, UserMemory};
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use hca_room::limited::Limit;
 
 /// From now on doorbells and polls do nothing: what is left is the cost of our own code.
@@ -25,29 +25,29 @@ thread_local! {
 
 /// The card, which has as much memory as it likes.
 struct Held<'a>(
-    MutexGuard<'a, FakeDevice>,
+    MutexGuard<'a, LoneCard>,
     #[expect(dead_code, reason = "for its drop")] Limit,
 );
 
 impl Deref for Held<'_> {
-    type Target = FakeDevice;
-    fn deref(&self) -> &FakeDevice {
+    type Target = LoneCard;
+    fn deref(&self) -> &LoneCard {
         &self.0
     }
 }
 
 impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut FakeDevice {
+    fn deref_mut(&mut self) -> &mut LoneCard {
         &mut self.0
     }
 }
 
 /// The card.
-pub struct Locked(Mutex<FakeDevice>);
+pub struct Locked(Mutex<LoneCard>);
 
 impl Locked {
     pub fn new() -> Self {
-        Self(Mutex::new(FakeDevice::new()))
+        Self(Mutex::new(LoneCard::new()))
     }
 
     /// Admin commands that the card has got, modulo 2^16.

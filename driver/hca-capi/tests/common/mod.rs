@@ -28,7 +28,7 @@ pub fn admin_commands(card: u32) -> u16 {
     FAKES.lock().unwrap()[&card].admin_commands()
 }
 
-/// Cards 0 to 63, a new fake one at each claim.
+/// Cards 0 to 63, a new lone one at each claim.
 struct Fakes;
 
 impl Cards for Fakes {

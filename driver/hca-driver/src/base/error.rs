@@ -221,9 +221,20 @@ pub enum PostError {
     /// An atomic moves exactly eight bytes into one buffer.
     #[error("an atomic needs one scatter/gather entry of 8 bytes")]
     BadAtomic,
+    /// The masks of a compare and swap stand behind its entry.
+    #[error(
+        "a masked compare and swap needs WQEs of 128 bytes: create the QP with max_send_sge 3 or max_inline_data 33"
+    )]
+    NoRoomForMasks,
     /// An ATOMIC WRITE has its eight bytes in the WQE.
     #[error("an ATOMIC WRITE needs its data inline, and exactly 8 bytes of it")]
     BadAtomicWrite,
+    /// There are two placement types, and a FLUSH needs one of them at least.
+    #[error("a FLUSH of placement type {placement:#x}: 1 is global visibility, 2 persistence, 3 both")]
+    BadPlacement {
+        /// What it has.
+        placement: u8,
+    },
     /// Longer than any message.
     #[error("message of {length} bytes, at most 2147483648")]
     TooLong {

@@ -91,6 +91,32 @@ pub enum SendOp {
         /// Value to add.
         add: u64,
     },
+    /// Compare and swap of some bits of eight bytes, between two of our cards.
+    MaskedAtomicCmpAndSwp {
+        /// Virtual address at the responder, multiple of 8.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+        /// Value to compare with.
+        compare: u64,
+        /// Value to store.
+        swap: u64,
+        /// Bits to compare.
+        compare_mask: u64,
+        /// Bits to store.
+        swap_mask: u64,
+    },
+    /// Fetch and add of eight bytes in fields, between two of our cards.
+    MaskedAtomicFetchAndAdd {
+        /// Virtual address at the responder, multiple of 8.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+        /// Values to add, field by field.
+        add: u64,
+        /// The most significant bit of each field: no carry leaves it. Bit 63 may be left away; 0 is one field.
+        boundaries: u64,
+    },
     /// Eight bytes written at once: nobody sees some of them. They are the data, given inline.
     AtomicWrite {
         /// Virtual address at the responder, multiple of 8.
@@ -98,6 +124,9 @@ pub enum SendOp {
         /// R_Key at the responder.
         rkey: u32,
     },
+    /// What this queue has written before, and the peer has acknowledged or not, is visible there when this completes.
+    /// Without data.
+    Flush(Flush),
     /// Binds a memory window. Without data.
     BindMw(MwBind),
     /// Registers memory under a key that is free: fast registration. Without data.
@@ -108,6 +137,28 @@ pub enum SendOp {
         /// Its key.
         invalidate_rkey: u32,
     },
+}
+
+/// What a FLUSH is to reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flush {
+    /// Virtual address at the responder.
+    pub remote_addr: u64,
+    /// R_Key at the responder.
+    pub rkey: u32,
+    /// Bytes of the range.
+    pub length: u32,
+    /// Placement type: [`Flush::GLOBAL`], [`Flush::PERSISTENT`], or both.
+    pub placement: u8,
+    /// All of the region, wherever the range is.
+    pub whole_region: bool,
+}
+
+impl Flush {
+    /// Global visibility: whoever reads there finds what was written.
+    pub const GLOBAL: u8 = 1;
+    /// Persistence: what was written outlives a loss of power. Cards of this kind refuse it.
+    pub const PERSISTENT: u8 = 2;
 }
 
 /// What a key for fast registration is to be of.
@@ -156,7 +207,10 @@ impl SendOp {
             Self::RdmaRead { .. } => WrOpcode::RdmaRead,
             Self::AtomicCmpAndSwp { .. } => WrOpcode::AtomicCmpAndSwp,
             Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
+            Self::MaskedAtomicCmpAndSwp { .. } => WrOpcode::MaskedAtomicCmpAndSwp,
+            Self::MaskedAtomicFetchAndAdd { .. } => WrOpcode::MaskedAtomicFetchAndAdd,
             Self::AtomicWrite { .. } => WrOpcode::AtomicWrite,
+            Self::Flush(_) => WrOpcode::Flush,
             Self::BindMw(_) => WrOpcode::BindMw,
             Self::RegMr(_) => WrOpcode::RegMr,
             Self::LocalInv { .. } => WrOpcode::LocalInv,
@@ -165,7 +219,11 @@ impl SendOp {
 
     /// The peer answers with a response: not without acknowledges.
     pub(crate) fn is_answered(&self) -> bool {
-        self.is_atomic() || matches!(self, Self::RdmaRead { .. } | Self::AtomicWrite { .. })
+        self.is_atomic()
+            || matches!(
+                self,
+                Self::RdmaRead { .. } | Self::AtomicWrite { .. } | Self::Flush(_)
+            )
     }
 
     /// No packet goes out, and there is no data.
@@ -176,7 +234,10 @@ impl SendOp {
     pub(crate) fn is_atomic(&self) -> bool {
         matches!(
             self,
-            Self::AtomicCmpAndSwp { .. } | Self::AtomicFetchAndAdd { .. }
+            Self::AtomicCmpAndSwp { .. }
+                | Self::AtomicFetchAndAdd { .. }
+                | Self::MaskedAtomicCmpAndSwp { .. }
+                | Self::MaskedAtomicFetchAndAdd { .. }
         )
     }
 
@@ -246,6 +307,9 @@ pub(crate) fn needs_acknowledges(opcode: WrOpcode) -> bool {
         .with(WrOpcode::AtomicCmpAndSwp)
         .with(WrOpcode::AtomicFetchAndAdd)
         .with(WrOpcode::AtomicWrite)
+        .with(WrOpcode::Flush)
+        .with(WrOpcode::MaskedAtomicCmpAndSwp)
+        .with(WrOpcode::MaskedAtomicFetchAndAdd)
         .has(opcode as u32)
 }
 

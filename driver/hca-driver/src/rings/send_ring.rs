@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, WrOpcode, wqe_index};
+use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, SqWqeFlush, SqWqeMasks, WrOpcode, wqe_index};
 use hca_dev::{DmaBuf, DmaPart};
 use hca_room::NoRoom;
 
@@ -12,8 +12,8 @@ use crate::base::doorbell::Doorbells;
 use crate::base::error::PostError;
 use crate::base::push::PushSlot;
 use crate::base::work::{
-    DATAGRAM_HEADER_BYTES, Opcodes, PlainWr, SEND_HEADER_BYTES, SGE_BYTES, SendFlags, SendOp, SendWr, Sge,
-    WqSize, WrData, message_length, needs_acknowledges, words_of, write_sges,
+    DATAGRAM_HEADER_BYTES, Flush, Opcodes, PlainWr, SEND_HEADER_BYTES, SGE_BYTES, SendFlags, SendOp, SendWr,
+    Sge, WqSize, WrData, message_length, needs_acknowledges, words_of, write_sges,
 };
 use crate::rings::shadow::WqShadow;
 
@@ -360,6 +360,13 @@ impl SendRing {
         if sges.len() > self.max_sge {
             return Err(self.too_many_sges(sges.len()));
         }
+        if let SendOp::Flush(flush) = op {
+            wqe.store_words(at, words_of::<_, 2>(flush_wqe(flush)?.as_bytes()));
+            if !sges.is_empty() {
+                return Err(PostError::DataNotAllowed { opcode: op.opcode() });
+            }
+            return Ok((SqWqeFlush::BYTES, 0));
+        }
         let mut operands_bytes = 0;
         if op.is_local() {
             wqe.store_words(at, words_of::<_, 4>(local_wqe(op).as_bytes()));
@@ -378,13 +385,36 @@ impl SendRing {
             let (first, second) = match *op {
                 SendOp::AtomicCmpAndSwp { compare, swap, .. } => (compare, swap),
                 SendOp::AtomicFetchAndAdd { add, .. } => (add, 0),
+                SendOp::MaskedAtomicCmpAndSwp { compare, swap, .. } => (compare, swap),
+                SendOp::MaskedAtomicFetchAndAdd { add, boundaries, .. } => (add, boundaries),
                 _ => (0, 0),
             };
             wqe.store_words(at, [first, second]);
+            self.write_masks(wqe, at + ATOMIC_BYTES + SGE_BYTES, op)?;
             operands_bytes = ATOMIC_BYTES;
         }
         let length = message_length(write_sges(wqe, at + operands_bytes, sges))?;
         Ok((operands_bytes + sges.len() * SGE_BYTES, length))
+    }
+
+    /// The card reads them where they are, as it does inline data: they do not ride with the doorbell.
+    fn write_masks(&self, wqe: DmaPart<'_>, at: usize, op: &SendOp) -> Result<(), PostError> {
+        let SendOp::MaskedAtomicCmpAndSwp {
+            compare_mask,
+            swap_mask,
+            ..
+        } = *op
+        else {
+            return Ok(());
+        };
+        if self.size.stride_bytes() < at + SqWqeMasks::BYTES {
+            return Err(PostError::NoRoomForMasks);
+        }
+        let mut masks = SqWqeMasks::new();
+        masks.set_compare_mask(compare_mask);
+        masks.set_swap_mask(swap_mask);
+        wqe.store_words(at, words_of::<_, 2>(masks.as_bytes()));
+        Ok(())
     }
 
     #[inline]
@@ -474,6 +504,7 @@ impl Operands {
             }
             SendOp::BindMw(ref bind) => (0, bind.addr, bind.rkey),
             SendOp::RegMr(ref reg) => (0, reg.addr, reg.key),
+            SendOp::Flush(ref flush) => (0, flush.remote_addr, flush.rkey),
             SendOp::RdmaWriteWithImm {
                 remote_addr,
                 rkey,
@@ -487,6 +518,12 @@ impl Operands {
             }
             | SendOp::AtomicFetchAndAdd {
                 remote_addr, rkey, ..
+            }
+            | SendOp::MaskedAtomicCmpAndSwp {
+                remote_addr, rkey, ..
+            }
+            | SendOp::MaskedAtomicFetchAndAdd {
+                remote_addr, rkey, ..
             } => (0, remote_addr, rkey),
         };
         Self {
@@ -495,6 +532,19 @@ impl Operands {
             rkey,
         }
     }
+}
+
+/// What follows the header of a FLUSH.
+fn flush_wqe(flush: &Flush) -> Result<SqWqeFlush, PostError> {
+    let placement = flush.placement;
+    if placement == 0 || placement & !(Flush::GLOBAL | Flush::PERSISTENT) != 0 {
+        return Err(PostError::BadPlacement { placement });
+    }
+    let mut wqe = SqWqeFlush::new();
+    wqe.set_length(flush.length);
+    wqe.set_placement(placement);
+    wqe.set_selectivity(flush.whole_region.into());
+    Ok(wqe)
 }
 
 /// What follows the header of an operation without packets.

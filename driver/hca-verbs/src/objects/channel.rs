@@ -64,13 +64,13 @@ mod tests {
     use crate::values::lock::lock;
     use crate::*;
     use hca_driver::EqWatch;
-    use hca_fake::FakeDevice;
+    use hca_lone::LoneCard;
     use std::rc::Rc;
 
     /// A poll that finds nothing, while somebody else takes events, and there are some.
     #[test]
     fn an_empty_poll_does_not_wait_for_the_event_queues() {
-        let dev = Rc::new(FakeDevice::new());
+        let dev = Rc::new(LoneCard::new());
         let context = Context::open_with(dev, &OpenOptions::simulated()).unwrap();
         let pd = context.alloc_pd().unwrap();
         let channel = context.create_comp_channel();

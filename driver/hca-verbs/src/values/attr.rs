@@ -59,6 +59,8 @@ mask_type! {
         MW_BIND = access::MW_BIND,
         /// Addresses count from 0 at the start of the region.
         ZERO_BASED = access::ZERO_BASED,
+        /// Peer may FLUSH, so that all can see what it has written.
+        FLUSH_GLOBAL = access::FLUSH_GLOBAL,
         /// A hint that writes may pass one another.
         RELAXED_ORDERING = access::RELAXED_ORDERING,
         /// Of a QP: without end-to-end credits.

@@ -1,13 +1,13 @@
-//! A context on a fake card, and what most tests need with it.
+//! A context on a lone card, and what most tests need with it.
 #![allow(dead_code)]
 
 use std::rc::Rc;
 
 use hca_dev::DmaBuf;
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use hca_verbs::*;
 
-pub type Dev = Rc<FakeDevice>;
+pub type Dev = Rc<LoneCard>;
 
 /// What INIT needs (QPS-T-RC).
 pub fn init_mask() -> QpAttrMask {
@@ -42,7 +42,7 @@ pub fn all_rights() -> Access {
 
 impl Bench {
     pub fn new(cqe: u32) -> Self {
-        let dev = Rc::new(FakeDevice::new());
+        let dev = Rc::new(LoneCard::new());
         let context = Context::open_with(dev.clone(), &OpenOptions::simulated()).unwrap();
         let pd = context.alloc_pd().unwrap();
         let buf = hca_dev::Device::alloc_dma(&*dev, 1 << 16).unwrap();

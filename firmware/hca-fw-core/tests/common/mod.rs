@@ -10,7 +10,7 @@ use hca_abi::{
     QueryDeviceResult, RegMrCmd, ResizeCqCmd, SetKeyTableCmd, access, qp_attr,
 };
 use hca_dev::{Device, DmaBuf};
-use hca_fake::FakeDevice;
+use hca_lone::LoneCard;
 use hca_regs as reg;
 
 const LOG_SIZE: u8 = 10;
@@ -43,7 +43,7 @@ pub struct Made {
 }
 
 pub struct Client {
-    dev: FakeDevice,
+    dev: LoneCard,
     func: u32,
     commands: DmaBuf,
     completions: DmaBuf,
@@ -57,7 +57,7 @@ pub struct Client {
 
 impl Client {
     /// Function `func` of the card, reset and enabled.
-    pub fn open(dev: &FakeDevice, func: u8) -> Self {
+    pub fn open(dev: &LoneCard, func: u8) -> Self {
         let dev = dev.function(func);
         let alloc = |bytes| dev.alloc_dma(bytes).unwrap();
         let ring_bytes = AdminCmd::BYTES << LOG_SIZE;
@@ -407,7 +407,7 @@ impl Client {
     }
 
     /// Rows of the function that hardware takes for valid.
-    pub fn valid_rows(&self, dev: &FakeDevice, table: CtxTable) -> usize {
+    pub fn valid_rows(&self, dev: &LoneCard, table: CtxTable) -> usize {
         // A QP that is not in RESET; of the others bit 0.
         let mask = if table == CtxTable::Qpc { 7 } else { 1 };
         let rows = self.share(table);
@@ -415,7 +415,7 @@ impl Client {
     }
 
     /// Everything that the hardware was told for the function, and the rows of its keys.
-    pub fn rows(&self, dev: &FakeDevice) -> Vec<[u8; 256]> {
+    pub fn rows(&self, dev: &LoneCard) -> Vec<[u8; 256]> {
         let all: Vec<_> = [CtxTable::KeyTable, CtxTable::Cqc, CtxTable::Eqc, CtxTable::Qpc]
             .iter()
             .flat_map(|table| self.share(*table).map(|row| (*table, row)))

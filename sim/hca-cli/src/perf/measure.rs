@@ -5,8 +5,8 @@ use hca_dev::DmaBuf;
 use hca_host::PcieParams;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng, connect};
 use hca_verbs::{
-    Access, Ah, ConnectOptions, Datagram, Flow, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags,
-    SendOp, SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
+    Access, Ah, ConnectOptions, Datagram, Flow, Flush, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr,
+    SendFlags, SendOp, SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
 };
 use std::rc::Rc;
 use std::time::Instant;
@@ -37,7 +37,8 @@ pub const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
-        | Access::REMOTE_ATOMIC.bits(),
+        | Access::REMOTE_ATOMIC.bits()
+        | Access::FLUSH_GLOBAL.bits(),
 );
 
 /// A stream's part of its card's buffer: whole pages.
@@ -180,6 +181,12 @@ impl<'a> Bench<'a> {
             max_send_wr: depth,
             max_recv_wr: if args.op.takes_receives() { messages } else { 1 },
             max_inline_data: if args.inline { args.inline_bytes_max() } else { 0 },
+            // The masks of a compare and swap stand behind its entry.
+            max_send_sge: if args.op == Op::MaskedCmpSwap {
+                3
+            } else {
+                QpCap::default().max_send_sge
+            },
             ..QpCap::default()
         };
         if args.srq {
@@ -523,11 +530,34 @@ impl<'a> Bench<'a> {
                     swap: 0,
                 },
                 Op::AtomicWrite => SendOp::AtomicWrite { remote_addr, rkey },
+                Op::Flush => SendOp::Flush(Flush {
+                    remote_addr,
+                    rkey,
+                    length: size,
+                    placement: Flush::GLOBAL,
+                    whole_region: false,
+                }),
+                Op::MaskedFetchAdd => SendOp::MaskedAtomicFetchAndAdd {
+                    remote_addr,
+                    rkey,
+                    add: 1 << 32 | 1,
+                    boundaries: 1 << 63 | 1 << 31,
+                },
+                Op::MaskedCmpSwap => SendOp::MaskedAtomicCmpAndSwp {
+                    remote_addr,
+                    rkey,
+                    compare: 0,
+                    swap: 0,
+                    compare_mask: 0xff,
+                    swap_mask: 0xff00,
+                },
                 Op::Send | Op::UcSend | Op::Datagram | Op::Raw => SendOp::Send,
             }
         };
         let data = if inline || self.args.op == Op::AtomicWrite {
             WrData::Inline(&self.inline[..size as usize])
+        } else if self.args.op == Op::Flush {
+            WrData::Sges(&[])
         } else {
             WrData::Sges(&sges)
         };

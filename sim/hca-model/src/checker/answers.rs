@@ -70,7 +70,7 @@ impl Answers {
         let mut end = packet.psn.wrapping_add(1);
         let comes_back = match (packet.opcode.operation(), packet.ext.reth) {
             (Some(Operation::ReadRequest), Some(reth)) => Some(reth.dma_len),
-            (Some(Operation::AtomicWrite), _) => Some(0),
+            (Some(Operation::AtomicWrite | Operation::Flush), _) => Some(0),
             _ => None,
         };
         if let Some(len) = comes_back {

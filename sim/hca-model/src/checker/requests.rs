@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher as _};
 
-use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, reth};
+use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, feth, reth};
 
 use super::credits::Credits;
 use super::message::Message;
@@ -21,6 +21,7 @@ pub(super) struct Sent {
     /// Behind its last PSN; a READ takes those of its response.
     pub end: Psn,
     pub opcode: Opcode,
+    feth: Option<feth::Repr>,
     reth: Option<reth::Repr>,
     atomic: Option<atomic_eth::Repr>,
     payload: u64,
@@ -322,6 +323,7 @@ impl Requests {
             psn: packet.psn,
             end,
             opcode: packet.opcode,
+            feth: packet.ext.feth,
             reth: packet.ext.reth,
             atomic: packet.ext.atomic_eth,
             payload: digest(&packet.payload),
@@ -361,8 +363,9 @@ impl Requests {
             },
             false => reth,
         });
-        let same = (packet.opcode, packet.ext.reth, packet.ext.atomic_eth)
-            == (sent.opcode, reth, sent.atomic)
+        let ext = &packet.ext;
+        let same = (packet.opcode, ext.feth, ext.reth, ext.atomic_eth)
+            == (sent.opcode, sent.feth, reth, sent.atomic)
             && digest(&packet.payload) == sent.payload;
         let end = sent.end;
         self.cursor = if read { end } else { next };
@@ -394,10 +397,13 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// READ, atomic or ATOMIC WRITE.
+/// READ, atomic, ATOMIC WRITE or FLUSH.
 fn fetches(opcode: Opcode) -> bool {
     let operation = opcode.operation();
     operation.is_some_and(|operation| {
-        matches!(operation, Operation::ReadRequest | Operation::AtomicWrite) || operation.is_atomic()
+        matches!(
+            operation,
+            Operation::ReadRequest | Operation::AtomicWrite | Operation::Flush
+        ) || operation.is_atomic()
     })
 }

@@ -177,8 +177,8 @@ impl Requester {
             Err(failed) => return failed,
         }
         let front = self.queue.front_mut()?;
-        // An ATOMIC WRITE is answered like a READ of nothing.
-        let (Op::Read { .. } | Op::AtomicWrite { .. }) = front.request.op else {
+        // An ATOMIC WRITE, or a FLUSH, is answered like a READ of nothing.
+        let (Op::Read { .. } | Op::AtomicWrite { .. } | Op::Flush { .. }) = front.request.op else {
             return Some(WcStatus::BadRespErr);
         };
         let mtu = config.mtu_bytes();

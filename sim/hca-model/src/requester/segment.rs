@@ -1,7 +1,7 @@
 //! From a WQE to its packets (WIRE-13, X-2, X-6).
 
 use hca_abi::WcStatus;
-use hca_wire::{Opcode, Operation, Psn, atomic_eth, deth, ieth, immdt, reth, xrceth};
+use hca_wire::{Opcode, Operation, Psn, atomic_eth, deth, feth, ieth, immdt, reth, xrceth};
 
 use crate::config::{QpConfig, Service};
 use crate::memory::Access;
@@ -121,7 +121,22 @@ fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
             },
             ..,
         ) => O::FetchAdd,
+        (
+            Op::Atomic {
+                atomic: Atomic::MaskedCompareSwap { .. },
+                ..
+            },
+            ..,
+        ) => O::MaskedCmpSwap,
+        (
+            Op::Atomic {
+                atomic: Atomic::MaskedFetchAdd { .. },
+                ..
+            },
+            ..,
+        ) => O::MaskedFetchAdd,
         (Op::AtomicWrite { .. }, ..) => O::AtomicWrite,
+        (Op::Flush { .. }, ..) => O::Flush,
         // It has no packet.
         (Op::Broken(_), ..) => O::SendOnly,
         (Op::Send { .. }, true, false) => O::SendFirst,
@@ -189,10 +204,30 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
             packet.ext.reth = Some(reth::Repr { va, rkey, dma_len });
             packet.payload = value.to_vec();
         }
+        Op::Flush {
+            va,
+            rkey,
+            len: dma_len,
+            placement: plt,
+            selectivity: sel,
+        } => {
+            packet.ext.feth = Some(feth::Repr { resv26: 0, sel, plt });
+            packet.ext.reth = Some(reth::Repr { va, rkey, dma_len });
+        }
         Op::Atomic { va, rkey, atomic } => {
             let (swap_add, compare) = match atomic {
                 Atomic::CompareSwap { compare, swap } => (swap, compare),
                 Atomic::FetchAdd { add } => (add, 0),
+                Atomic::MaskedCompareSwap {
+                    compare,
+                    swap,
+                    compare_mask,
+                    swap_mask,
+                } => {
+                    packet.payload = [compare_mask, swap_mask].map(u64::to_le_bytes).concat();
+                    (swap, compare)
+                }
+                Atomic::MaskedFetchAdd { add, boundaries } => (add, boundaries),
             };
             packet.ext.atomic_eth = Some(atomic_eth::Repr {
                 va,

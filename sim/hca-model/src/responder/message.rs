@@ -6,7 +6,7 @@ use hca_wire::Operation;
 use crate::config::QpConfig;
 use crate::memory::{Access, Refusal, Sge};
 use crate::packet::Packet;
-use crate::work::{Completion, RecvRequest};
+use crate::work::{Atomic, Completion, RecvRequest};
 use crate::world::{BadReceive, World};
 
 /// Why a request is not carried out.
@@ -265,7 +265,54 @@ pub(super) fn write_at_once(packet: &Packet, config: &QpConfig, world: &mut dyn 
     written.map_err(|_| Fault::Access)
 }
 
-/// OP-6, OP-7: carries an atomic out; what was there before.
+/// Annex A19: all that was written before is in its place already; whether the peer may ask for it, and of this memory.
+/// Persistence is nothing that anybody has here.
+pub(super) fn flush(packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
+    const GLOBAL: u8 = 1;
+    const PERSISTENT: u8 = 2;
+    let (feth, reth) = packet.ext.feth.zip(packet.ext.reth).ok_or(Fault::Invalid)?;
+    let is_known = (GLOBAL..=GLOBAL | PERSISTENT).contains(&feth.plt) && feth.sel <= 1;
+    if !is_known || !packet.payload.is_empty() {
+        return Err(Fault::TooMany);
+    }
+    let right = Access::FLUSH_GLOBAL;
+    if feth.plt & PERSISTENT != 0 || !config.access.allows(right) {
+        return Err(Fault::Access);
+    }
+    let checked = match feth.sel {
+        0 => world.check(config, Sge::new(reth.rkey, reth.va, reth.dma_len), right),
+        _ => world.check_region(config, reth.rkey, right),
+    };
+    checked.map_err(|_| Fault::Access)
+}
+
+/// Decision 0075: the masks of a compare and swap are payload, little-endian as memory.
+fn atomic_of(packet: &Packet) -> Result<Atomic, Fault> {
+    let header = packet.ext.atomic_eth.ok_or(Fault::Invalid)?;
+    let (compare, swap) = (header.compare, header.swap_add);
+    let masks = match packet.payload.as_chunks::<8>() {
+        ([], []) => None,
+        ([compare, swap], []) => Some((u64::from_le_bytes(*compare), u64::from_le_bytes(*swap))),
+        _ => return Err(Fault::TooMany),
+    };
+    match (packet.opcode.operation(), masks) {
+        (Some(Operation::CmpSwap), None) => Ok(Atomic::CompareSwap { compare, swap }),
+        (Some(Operation::FetchAdd), None) => Ok(Atomic::FetchAdd { add: swap }),
+        (Some(Operation::MaskedCmpSwap), Some((compare_mask, swap_mask))) => Ok(Atomic::MaskedCompareSwap {
+            compare,
+            swap,
+            compare_mask,
+            swap_mask,
+        }),
+        (Some(Operation::MaskedFetchAdd), None) => Ok(Atomic::MaskedFetchAdd {
+            add: swap,
+            boundaries: compare,
+        }),
+        _ => Err(Fault::TooMany),
+    }
+}
+
+/// OP-6 to OP-9: carries an atomic out; what was there before.
 pub(super) fn execute_atomic(
     packet: &Packet,
     config: &QpConfig,
@@ -273,6 +320,7 @@ pub(super) fn execute_atomic(
 ) -> Result<u64, Fault> {
     const LEN: u32 = 8;
     let header = packet.ext.atomic_eth.ok_or(Fault::Invalid)?;
+    let atomic = atomic_of(packet)?;
     if !header.va.is_multiple_of(LEN.into()) {
         return Err(Fault::TooMany);
     }
@@ -283,12 +331,8 @@ pub(super) fn execute_atomic(
     let range = Sge::new(header.rkey, header.va, LEN);
     let bytes = world.read(config, range, right).map_err(|_| Fault::Access)?;
     let found = u64::from_le_bytes(bytes.try_into().map_err(|_| Fault::Access)?);
-    let new = match packet.opcode.operation() {
-        Some(Operation::FetchAdd) => found.wrapping_add(header.swap_add),
-        _ if found == header.compare => header.swap_add,
-        _ => found,
-    };
-    let written = world.write(config, header.rkey, header.va, &new.to_le_bytes(), right);
+    let new = atomic.apply(found).to_le_bytes();
+    let written = world.write(config, header.rkey, header.va, &new, right);
     written.map_err(|_| Fault::Access)?;
     Ok(found)
 }

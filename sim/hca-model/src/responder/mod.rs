@@ -94,9 +94,10 @@ impl Responder {
         }
         match operation {
             Operation::ReadRequest => self.read(packet, config, world),
-            Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite => {
+            _ if operation.is_atomic() || operation == Operation::AtomicWrite => {
                 self.atomic(packet, config, world)
             }
+            Operation::Flush => self.flush_memory(packet, config, world),
             _ => self.data(now, packet, operation, config, world),
         }
     }
@@ -222,6 +223,22 @@ impl Responder {
         })
     }
 
+    /// FLUSHes count for nothing here: of them there is nothing to keep.
+    fn flush_memory(
+        &mut self,
+        packet: &Packet,
+        config: &QpConfig,
+        world: &mut dyn World,
+    ) -> Result<(), Failed> {
+        if let Err(fault) = message::flush(packet, config, world) {
+            return Err(self.refuse(fault, config, world));
+        }
+        self.expected = packet.psn.wrapping_add(1);
+        self.count_message();
+        self.replies.flush(packet.psn, self.msn);
+        Ok(())
+    }
+
     fn atomic(&mut self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Failed> {
         if self.replies.fresh_fetches() >= usize::from(config.max_dest_rd_atomic) {
             return Err(self.refuse(Fault::TooMany, config, world));
@@ -251,7 +268,8 @@ impl Responder {
                     self.replies.fetch(fetched, self.msn, false);
                 }
             }
-            Some(Operation::CmpSwap | Operation::FetchAdd | Operation::AtomicWrite) => {
+            Some(Operation::Flush) => self.replies.flush(packet.psn, self.msn),
+            Some(operation) if operation.is_atomic() || operation == Operation::AtomicWrite => {
                 self.replies.atomic_again(packet.psn, self.msn);
             }
             Some(_) => self.acknowledge(now, config),

@@ -38,7 +38,7 @@ enum Reply {
         msn: u32,
         fresh: bool,
     },
-    /// Of an ATOMIC WRITE there is no value.
+    /// Of an ATOMIC WRITE and a FLUSH there is no value.
     Atomic {
         psn: Psn,
         original: Option<u64>,
@@ -103,6 +103,18 @@ impl Replies {
             msn,
             fresh: true,
         });
+    }
+
+    /// A FLUSH, whether it has come before or not.
+    pub fn flush(&mut self, psn: Psn, msn: u32) {
+        if self.queue.len() < REPEATS_MAX {
+            self.queue.push_back(Reply::Atomic {
+                psn,
+                original: None,
+                msn,
+                fresh: false,
+            });
+        }
     }
 
     pub fn atomic_again(&mut self, psn: Psn, msn: u32) {

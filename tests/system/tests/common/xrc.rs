@@ -7,7 +7,7 @@ use hca_verbs::{
     SendWr, Service, Srq, WcStatus, WorkCompletion, WrData, XrcTarget, Xrcd, connect_xrc,
 };
 
-use hca_wire::{ExtHeader, ExtHeaders, Opcode, xrceth};
+use hca_wire::{ExtHeader, ExtHeaders, Opcode, feth, xrceth};
 
 use super::forge::{self, Forged};
 use super::rooms;
@@ -36,7 +36,10 @@ impl Bench {
         let (memory, mrs) = rooms::regions(
             &rig,
             config.seed,
-            LOCAL_AND_REMOTE | hca_verbs::Access::REMOTE_ATOMIC | hca_verbs::Access::MW_BIND,
+            LOCAL_AND_REMOTE
+                | hca_verbs::Access::REMOTE_ATOMIC
+                | hca_verbs::Access::FLUSH_GLOBAL
+                | hca_verbs::Access::MW_BIND,
         );
         let xrcd = rig.nodes[1].context.alloc_xrcd().unwrap();
         let mut bench = Self {
@@ -110,6 +113,7 @@ impl Bench {
             flags: SendFlags::SIGNALED,
             data: match op {
                 SendOp::AtomicWrite { .. } => WrData::Inline(bytes),
+                SendOp::Flush(_) => WrData::Sges(&[]),
                 _ => WrData::Sges(&sges),
             },
         };
@@ -155,6 +159,10 @@ impl Bench {
                 xrceth: has(ExtHeader::Xrceth).then_some(xrceth::Repr {
                     resv8: 0,
                     xrcsrq: srqn,
+                }),
+                feth: has(ExtHeader::Feth).then_some(feth::Repr {
+                    plt: 1,
+                    ..feth::Repr::default()
                 }),
                 reth: has(ExtHeader::Reth).then(Default::default),
                 aeth: has(ExtHeader::Aeth).then(Default::default),

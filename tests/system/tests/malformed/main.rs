@@ -64,7 +64,7 @@ impl Bench {
             len: ROOM,
             ..Place::whole(arena.buf(), access, common::BASES[0])
         };
-        let all = LOCAL_AND_REMOTE | Access::REMOTE_ATOMIC;
+        let all = LOCAL_AND_REMOTE | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
         let mut regions = vec![
             node.register(arena.buf(), region(all, WRITABLE)).unwrap(),
             node.register(arena.buf(), region(Access::REMOTE_READ, READABLE))

@@ -4,7 +4,7 @@
 use hca_system_tests::Rng;
 use hca_wire::{
     ExtHeader, ExtHeaders, Link, Network, Opcode, Operation, PacketRepr, Service, aeth, atomic_ack_eth,
-    atomic_eth, bth, crc, deth, ieth, immdt, rdeth, reth, xrceth,
+    atomic_eth, bth, crc, deth, feth, ieth, immdt, rdeth, reth, xrceth,
 };
 
 /// What the attacker knows: more than any peer does.
@@ -112,6 +112,11 @@ fn headers(rng: &mut Rng, known: &Knowledge, opcode: Opcode, payload: u32) -> Ex
         }),
         xrceth: has(ExtHeader::Xrceth).then(|| xrceth::Repr {
             xrcsrq: mostly(rng, srqn) & 0xff_ffff,
+            ..Default::default()
+        }),
+        feth: has(ExtHeader::Feth).then(|| feth::Repr {
+            plt: mostly(rng, 1) as u8 & 15,
+            sel: rng.below(3) as u8,
             ..Default::default()
         }),
         reth: has(ExtHeader::Reth).then(|| reth::Repr {

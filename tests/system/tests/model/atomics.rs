@@ -3,14 +3,15 @@
 use super::common::{BOTH_LINKS, LOCAL_AND_REMOTE};
 use super::duel::{Duel, MODEL_VA, TARGET};
 use hca_link::{FaultSpec, LinkKind};
-use hca_model::{Access as ModelAccess, Atomic, EventKind, Op, SendRequest};
+use hca_model::{Access as ModelAccess, Atomic, EventKind, Op, QpConfig, SendRequest};
 use hca_system_tests::opposite::{OppositeConfig, Way};
 use hca_system_tests::{Place, path};
 use hca_verbs::{
-    Access, ConnectOptions, Mtu, SendFlags, SendOp, SendWr, Service, WcOpcode, WcStatus, WrData,
+    Access, ConnectOptions, Flush, Mtu, SendFlags, SendOp, SendWr, Service, WcOpcode, WcStatus, WrData,
 };
 
-const ALL_RIGHTS: Access = Access::from_bits(LOCAL_AND_REMOTE.bits() | Access::REMOTE_ATOMIC.bits());
+const ALL_RIGHTS: Access =
+    Access::from_bits(LOCAL_AND_REMOTE.bits() | Access::REMOTE_ATOMIC.bits() | Access::FLUSH_GLOBAL.bits());
 /// Virtual address of the card's memory as the model's atomics know it.
 const WORDS_VA: u64 = 0x3000_0000_0000;
 /// Words that are changed: at this offset of either region, and behind it.
@@ -18,13 +19,19 @@ const WORDS: u64 = 0x800;
 const ATOMICS: u64 = 9;
 
 fn duel(config: &OppositeConfig, rd_atomic: u8) -> Duel {
+    duel_of(config, rd_atomic, rd_atomic)
+}
+
+/// Of READs and atomics of the model's the card takes `rd_atomic` at a time, and `of_model` come.
+fn duel_of(config: &OppositeConfig, rd_atomic: u8, of_model: u8) -> Duel {
     let options = ConnectOptions {
         psns: (0xff_fffb, 0xff_fffd),
         access: ALL_RIGHTS,
         rd_atomic,
         ..path(Mtu::Bytes256)
     };
-    let mut duel = Duel::new(config, Service::Rc, &options);
+    let change = |qp: &mut QpConfig| qp.max_rd_atomic = of_model;
+    let mut duel = Duel::with(config, Service::Rc, &options, change);
     let place = Place::whole(duel.arena.buf(), ALL_RIGHTS, WORDS_VA);
     duel.mr = duel.opposite.node.register(duel.arena.buf(), place).unwrap();
     duel
@@ -47,13 +54,24 @@ fn expect(duel: &mut Duel, of_card: bool, offset: u64, word: u64) {
     }
 }
 
-/// Posts atomic `index` on one of two words, and says what must come of it (OP-6, OP-7).
+/// Posts atomic `index` on one of two words, and says what must come of it (OP-6 to OP-9).
 fn post(duel: &mut Duel, from_card: bool, index: u64) {
     let offset = WORDS + 8 * (index % 2);
     let found = word(duel, !from_card, offset);
-    let atomic = match index % 3 {
+    let atomic = match index % 5 {
         0 => Atomic::FetchAdd {
             add: u64::MAX - index,
+        },
+        3 => Atomic::MaskedFetchAdd {
+            add: u64::MAX - index,
+            boundaries: 0x8000_0080_0001_0000 << (index % 8),
+        },
+        // It looks at half of the word, and is wrong in the other half; now and then it is wrong in both.
+        4 => Atomic::MaskedCompareSwap {
+            compare: found ^ 0xffff_ffff ^ u64::from(index % 2 == 1) << 40,
+            swap: !index,
+            compare_mask: !0xffff_ffff,
+            swap_mask: 0xff << (index % 56),
         },
         // One that finds what it looks for, one that does not.
         1 => Atomic::CompareSwap {
@@ -65,11 +83,7 @@ fn post(duel: &mut Duel, from_card: bool, index: u64) {
             swap: index,
         },
     };
-    let new = match atomic {
-        Atomic::FetchAdd { add } => found.wrapping_add(add),
-        Atomic::CompareSwap { compare, swap } if compare == found => swap,
-        Atomic::CompareSwap { .. } => found,
-    };
+    let new = atomic.apply(found);
     let result = TARGET + 16 * index;
     expect(duel, !from_card, offset, new);
     expect(duel, from_card, result, found);
@@ -90,6 +104,25 @@ fn post(duel: &mut Duel, from_card: bool, index: u64) {
             compare,
             swap,
         },
+        Atomic::MaskedFetchAdd { add, boundaries } => SendOp::MaskedAtomicFetchAndAdd {
+            remote_addr,
+            rkey,
+            add,
+            boundaries,
+        },
+        Atomic::MaskedCompareSwap {
+            compare,
+            swap,
+            compare_mask,
+            swap_mask,
+        } => SendOp::MaskedAtomicCmpAndSwp {
+            remote_addr,
+            rkey,
+            compare,
+            swap,
+            compare_mask,
+            swap_mask,
+        },
     };
     duel.post(index, op, result, 8);
 }
@@ -103,10 +136,11 @@ fn storm(duel: &mut Duel, from_card: bool, what: &str) {
         } else {
             duel.model_ok(index).opcode
         };
-        let wanted = if index % 3 == 0 {
-            WcOpcode::FetchAdd
-        } else {
-            WcOpcode::CompSwap
+        let wanted = match index % 5 {
+            0 => WcOpcode::FetchAdd,
+            3 => WcOpcode::MaskedFetchAdd,
+            4 => WcOpcode::MaskedCompSwap,
+            _ => WcOpcode::CompSwap,
         };
         assert_eq!(opcode, wanted, "{what}");
     }
@@ -114,7 +148,7 @@ fn storm(duel: &mut Duel, from_card: bool, what: &str) {
     duel.check_memory(what);
 }
 
-/// OP-6, OP-7, OP-10, OP-23: results and memory, with few and with many of them outstanding.
+/// OP-6 to OP-10, OP-23: results and memory, with few and with many of them outstanding.
 #[test]
 fn atomics_in_both_roles() {
     for (link, from_card) in BOTH_LINKS
@@ -311,5 +345,119 @@ fn atomic_writes_that_are_refused() {
         duel.qp.post_send(&[wr]).unwrap();
         assert_eq!(duel.wait().status, status, "by the model");
         duel.check_memory("refused by the model");
+    }
+}
+
+fn flush(duel: &mut Duel, from_card: bool, index: u64, (placement, selectivity): (u8, u8)) {
+    let offset = WORDS + 100 * index;
+    if from_card {
+        let flush = Flush {
+            remote_addr: MODEL_VA + offset,
+            rkey: duel.key,
+            length: 700,
+            placement,
+            whole_region: selectivity == 1,
+        };
+        let wr = SendWr {
+            wr_id: index,
+            op: SendOp::Flush(flush),
+            flags: SendFlags::SIGNALED,
+            data: WrData::Sges(&[]),
+        };
+        return duel.qp.post_send(&[wr]).unwrap();
+    }
+    let op = Op::Flush {
+        va: WORDS_VA + offset,
+        rkey: duel.mr.rkey(),
+        len: 700,
+        placement,
+        selectivity,
+    };
+    let request = SendRequest::new(index, op, Vec::new());
+    duel.opposite.model.post_send(duel.qpn, request);
+}
+
+/// Annex A19: FLUSHes among atomics, in both roles, with each packet lost in turn.
+#[test]
+fn flushes_in_both_roles() {
+    for (from_card, lost) in (0..6).flat_map(|lost| [(true, lost), (false, lost)]) {
+        let mut duel = duel(&OppositeConfig::new(69, BOTH_LINKS[lost % 2]), [1, 16][lost % 2]);
+        let mut number = 0;
+        let way = [Way::In, Way::Out][lost / 2 % 2];
+        duel.opposite.model.set_filter(move |found, _| {
+            number += usize::from(found == way);
+            !(found == way && number == lost)
+        });
+        for index in 0..ATOMICS {
+            if index % 2 == 0 {
+                flush(&mut duel, from_card, index, (1, (index / 2 % 2) as u8));
+            } else {
+                post(&mut duel, from_card, index);
+            }
+        }
+        for index in 0..ATOMICS {
+            let (opcode, byte_len) = if from_card {
+                let wc = duel.wait_ok(index);
+                (wc.opcode, wc.byte_len)
+            } else {
+                let wc = duel.model_ok(index);
+                (wc.opcode, wc.byte_len)
+            };
+            assert_eq!(opcode == WcOpcode::Flush, index % 2 == 0, "{index}");
+            assert_eq!(byte_len, if index % 2 == 0 { 0 } else { 8 }, "{index}");
+        }
+        duel.opposite.run(20_000);
+        duel.check_memory(&format!("packet {lost}, from the card: {from_card}"));
+        // It does not see what is lost at the model.
+        if lost == 0 {
+            duel.opposite.judge.verdict().unwrap();
+        }
+    }
+}
+
+/// REL-13, KEY-31: what there is not is an invalid request, what nobody has is refused; by either.
+#[test]
+fn flushes_that_are_refused() {
+    for (how, status) in [
+        ((0, 0), WcStatus::RemInvReqErr),
+        ((4, 0), WcStatus::RemInvReqErr),
+        ((1, 2), WcStatus::RemInvReqErr),
+        ((1, 3), WcStatus::RemInvReqErr),
+        ((2, 0), WcStatus::RemAccessErr),
+        ((3, 1), WcStatus::RemAccessErr),
+    ] {
+        let mut duel = duel(&OppositeConfig::new(70, LinkKind::Ethernet), 16);
+        flush(&mut duel, false, 1, how);
+        assert_eq!(duel.model_wait().status, status, "{how:?} by the card");
+    }
+    for how in [(2, 0), (3, 1)] {
+        let mut duel = duel(&OppositeConfig::new(70, LinkKind::InfiniBand), 16);
+        flush(&mut duel, true, 1, how);
+        assert_eq!(duel.wait().status, WcStatus::RemAccessErr, "{how:?} by the model");
+    }
+    for selectivity in [0, 1] {
+        let mut duel = duel(&OppositeConfig::new(70, LinkKind::Ethernet), 16);
+        let place = Place::whole(duel.arena.buf(), LOCAL_AND_REMOTE, WORDS_VA);
+        duel.mr = duel.opposite.node.register(duel.arena.buf(), place).unwrap();
+        flush(&mut duel, false, 1, (1, selectivity));
+        assert_eq!(
+            duel.model_wait().status,
+            WcStatus::RemAccessErr,
+            "the region has no right"
+        );
+    }
+}
+
+/// More at a time than there may be READs: a peer that does not count them, as soft-RoCE, is not refused.
+#[test]
+fn flushes_are_not_counted_by_the_card() {
+    for kind in BOTH_LINKS {
+        let mut duel = duel_of(&OppositeConfig::new(71, kind), 1, 16);
+        for index in 0..40 {
+            flush(&mut duel, false, index % 8, (1, 1));
+        }
+        for index in 0..40 {
+            assert_eq!(duel.model_ok(index % 8).opcode, WcOpcode::Flush);
+        }
     }
 }

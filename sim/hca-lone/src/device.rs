@@ -1,42 +1,38 @@
-//! The functions of the fake card as devices of `hca-dev`.
+//! The card as a driver reaches it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hca_abi::{
-    ADMIN_DOORBELL_OFFSET, AdminDoorbell, BAR0_BYTES, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
-    EQ_DOORBELL_OFFSET, EqDoorbell, OpVls, PUSH_SLOTS_OFFSET, RQ_DOORBELL_OFFSET, RqDoorbell,
-    SQ_DOORBELL_OFFSET, SRQ_DOORBELL_OFFSET, SqDoorbell, SrqDoorbell,
-};
+use hca_abi::{BAR0_BYTES, DOORBELL_PAGE_OFFSET, OpVls};
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
 use hca_fw_core::{Firmware, Identity, NUM_FUNCS};
 
-use crate::card::{Card, VECTORS};
-use crate::queues::Queue;
+use crate::card::{Hardware, VECTORS};
 
-/// Simulated time of one call of `progress`.
+/// Time of one call of `progress`.
 const TURN_NS: u64 = 100;
+/// Time of a read of a register.
+const READ_NS: u64 = 256;
 
 struct Inner {
-    card: Card,
+    hardware: Hardware,
     firmware: Box<Firmware>,
-    now_ns: u64,
     firmware_hangs: bool,
     gone: bool,
 }
 
-/// A function of a fake card with real firmware.
-pub struct FakeDevice {
+/// A function of a card with nothing around it.
+pub struct LoneCard {
     inner: Arc<Mutex<Inner>>,
     func: u8,
 }
 
-impl Default for FakeDevice {
+impl Default for LoneCard {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl FakeDevice {
+impl LoneCard {
     /// Card number 0 of the simulated network, port on Ethernet.
     pub fn new() -> Self {
         Self::with(Self::identity(), |_| ())
@@ -79,16 +75,15 @@ impl FakeDevice {
     }
 
     /// A card with that identity and its neighbour; `prepare` changes it before its firmware starts.
-    pub fn with(identity: Identity, prepare: impl FnOnce(&mut Card)) -> Self {
-        let mut card = Card::new();
-        prepare(&mut card);
+    pub fn with(identity: Identity, prepare: impl FnOnce(&mut Hardware)) -> Self {
+        let mut hardware = Hardware::new();
+        prepare(&mut hardware);
         let mut firmware = Firmware::boxed();
         firmware.set_neighbours(&Self::neighbour().neighbours(1).collect::<Vec<_>>());
-        firmware.init(&mut card, identity);
+        firmware.init(&mut hardware, identity);
         let inner = Inner {
-            card,
+            hardware,
             firmware,
-            now_ns: 0,
             firmware_hangs: false,
             gone: false,
         };
@@ -112,14 +107,14 @@ impl FakeDevice {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One turn of firmware and the data path; false: neither had anything to do.
+    /// One turn of firmware, and a packet; false: neither had anything to do.
     pub fn turn(&self) -> bool {
         self.inner().turn()
     }
 
     /// Looks at the card, or changes it.
-    pub fn with_card<T>(&self, f: impl FnOnce(&mut Card) -> T) -> T {
-        f(&mut self.inner().card)
+    pub fn with_card<T>(&self, f: impl FnOnce(&mut Hardware) -> T) -> T {
+        f(&mut self.inner().hardware)
     }
 
     /// Looks into the firmware, or changes it.
@@ -128,9 +123,9 @@ impl FakeDevice {
     }
 
     /// Starts firmware again on the card as it is.
-    pub fn restart(&self, start: impl FnOnce(&mut Box<Firmware>, &mut Card)) {
+    pub fn restart(&self, start: impl FnOnce(&mut Box<Firmware>, &mut Hardware)) {
         let inner = &mut *self.inner();
-        start(&mut inner.firmware, &mut inner.card);
+        start(&mut inner.firmware, &mut inner.hardware);
     }
 
     /// From now on firmware does nothing (or works again).
@@ -143,39 +138,39 @@ impl FakeDevice {
         self.inner().gone = true;
     }
 
-    /// Runs firmware and the data path until neither has anything to do.
+    /// Runs firmware and moves packets until there is nothing to do. What waits for a time still waits.
     pub fn settle(&self) {
         while self.inner().turn() {}
     }
 
-    /// Panics if the card was given anything that breaks the contract.
+    /// Panics if anything was done against the contract.
     pub fn assert_no_violations(&self) {
         let inner = self.inner();
         assert!(
-            inner.card.violations.is_empty(),
+            inner.hardware.violations.is_empty(),
             "violations of the contract: {:#?}",
-            inner.card.violations
+            inner.hardware.violations
         );
     }
 }
 
 impl Inner {
     fn turn(&mut self) -> bool {
-        self.now_ns += TURN_NS;
         if self.gone {
+            self.hardware.now_ns += TURN_NS;
             return false;
         }
-        self.card.pass_time(TURN_NS);
-        let firmware_worked = !self.firmware_hangs && self.firmware.poll(&mut self.card);
-        let data_moved = self.card.auto && self.card.step();
-        firmware_worked || data_moved
+        self.hardware.pass_ns(TURN_NS);
+        let firmware_worked = !self.firmware_hangs && self.firmware.poll(&mut self.hardware);
+        let packet_moved = self.hardware.auto && self.hardware.move_packet();
+        firmware_worked || packet_moved
     }
 }
 
-impl Device for FakeDevice {
+impl Device for LoneCard {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            name: format!("fake0.{}", self.func),
+            name: format!("lone0.{}", self.func),
             bar_len_bytes: BAR0_BYTES,
             num_vectors: VECTORS,
         }
@@ -183,11 +178,21 @@ impl Device for FakeDevice {
 
     fn mmio_write32(&self, offset: u32, value: u32) {
         let inner = &mut *self.inner();
-        match () {
-            () if inner.gone => {}
-            () if offset < DOORBELL_PAGE_OFFSET => inner.card.func_write(self.func.into(), offset, value),
-            () => inner.card.violation(format!("32-bit write to {offset:#x}")),
+        if inner.gone {
+            return;
         }
+        if offset >= DOORBELL_PAGE_OFFSET || !offset.is_multiple_of(4) {
+            return inner.hardware.violation(format!("32-bit write to {offset:#x}"));
+        }
+        let shift = 8 * (offset & 4);
+        let Hardware { card, host, .. } = &mut inner.hardware;
+        card.write_register(
+            host,
+            self.func,
+            offset as u16,
+            u64::from(value) << shift,
+            0xf << (offset & 4),
+        );
     }
 
     fn mmio_write64(&self, offset: u32, value: u64) {
@@ -195,63 +200,39 @@ impl Device for FakeDevice {
         if inner.gone {
             return;
         }
-        let card = &mut inner.card;
-        match offset.wrapping_sub(DOORBELL_PAGE_OFFSET) {
-            SQ_DOORBELL_OFFSET => {
-                let db = SqDoorbell::from_word(value);
-                if db.push() {
-                    card.check_pushed(self.func, &db);
-                }
-                card.qp_doorbell(Queue::Send, db.qpn(), db.producer_index());
-            }
-            RQ_DOORBELL_OFFSET => {
-                let db = RqDoorbell::from_word(value);
-                card.qp_doorbell(Queue::Recv, db.qpn(), db.producer_index());
-            }
-            CQ_DOORBELL_OFFSET => {
-                let db = CqDoorbell::from_word(value);
-                card.cq_doorbell(db.cqn(), db.consumer_index(), db.arm());
-            }
-            EQ_DOORBELL_OFFSET => {
-                let db = EqDoorbell::from_word(value);
-                card.eq_doorbell(db.eqn(), db.consumer_index());
-            }
-            SRQ_DOORBELL_OFFSET => {
-                let db = SrqDoorbell::from_word(value);
-                card.srq_doorbell(self.func, db.srqn(), db.producer_index());
-            }
-            ADMIN_DOORBELL_OFFSET => {
-                let producer = AdminDoorbell::from_word(value).producer_index();
-                card.admin_doorbell(self.func, producer);
-            }
-            _ if card.push_word(self.func, offset.wrapping_sub(PUSH_SLOTS_OFFSET), value) => {}
-            other => card.violation(format!("64-bit write to offset {other:#x} of the doorbell page")),
+        inner.hardware.audit_doorbell(self.func, offset, value);
+        let Hardware { card, host, .. } = &mut inner.hardware;
+        if let Ok(offset) = u16::try_from(offset) {
+            card.write_register(host, self.func, offset, value, 0xff);
         }
     }
 
     fn mmio_read32(&self, offset: u32) -> u32 {
         let inner = &mut *self.inner();
         if inner.gone {
-            u32::MAX
-        } else {
-            inner.card.func_read(self.func.into(), offset)
+            return u32::MAX;
         }
+        inner.hardware.pass_ns(READ_NS);
+        let offset = u16::try_from(offset);
+        offset.map_or(u32::MAX, |offset| {
+            inner.hardware.card.read_register(self.func, offset)
+        })
     }
 
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
-        self.inner().card.host.alloc(len_bytes)
+        self.inner().hardware.host.alloc(len_bytes)
     }
 
     fn free_dma(&self, buf: DmaBuf) -> Result<(), DeviceError> {
-        self.inner().card.host.unmap(buf.iova(), buf.len_bytes())
+        self.inner().hardware.host.unmap(buf.iova(), buf.len_bytes())
     }
 
     fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
-        self.inner().card.host.map(memory.len_bytes())
+        self.inner().hardware.host.map(memory.len_bytes())
     }
 
     fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
-        self.inner().card.host.unmap(iova, len_bytes)
+        self.inner().hardware.host.unmap(iova, len_bytes)
     }
 
     fn progress(&self) {
@@ -267,10 +248,10 @@ impl Device for FakeDevice {
         }
         let inner = &mut *self.inner();
         loop {
-            if std::mem::take(&mut inner.card.irqs[usize::from(vector)]) > 0 {
+            if inner.hardware.host.take_interrupts(vector) > 0 {
                 return Ok(true);
             }
-            if inner.now_ns >= deadline_ns {
+            if inner.hardware.now_ns >= deadline_ns {
                 return Ok(false);
             }
             inner.turn();
@@ -278,6 +259,6 @@ impl Device for FakeDevice {
     }
 
     fn now_ns(&self) -> u64 {
-        self.inner().now_ns
+        self.inner().hardware.now_ns
     }
 }

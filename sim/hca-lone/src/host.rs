@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use hca_dev::{DeviceError, DmaBuf, PAGE_BYTES, SharedMem, page_round_up};
+use hca_functional::HostPort;
+
+use crate::card::VECTORS;
 
 /// Bus addresses start here, and each buffer is followed by an unmapped page.
 const FIRST_IOVA: u64 = 0x1_0000_0000;
@@ -15,11 +18,13 @@ struct Mapping {
     buf: Option<DmaBuf>,
 }
 
-/// What is mapped for DMA.
+/// What is mapped for DMA, and the interrupts that have come.
 #[derive(Debug)]
 pub struct HostMemory {
     mappings: Vec<Mapping>,
     next_iova: u64,
+    /// By vector.
+    irqs: [u64; VECTORS as usize],
 }
 
 impl HostMemory {
@@ -27,12 +32,18 @@ impl HostMemory {
         Self {
             mappings: Vec::new(),
             next_iova: FIRST_IOVA,
+            irqs: [0; VECTORS as usize],
         }
     }
 
     /// Buffers mapped now.
     pub fn mapped(&self) -> usize {
         self.mappings.len()
+    }
+
+    /// Interrupts of a vector since the last call.
+    pub(crate) fn take_interrupts(&mut self, vector: u16) -> u64 {
+        std::mem::take(&mut self.irqs[usize::from(vector)])
     }
 
     fn reserve(&mut self, len_bytes: usize) -> Result<(u64, usize), DeviceError> {
@@ -54,7 +65,7 @@ impl HostMemory {
 
     pub(crate) fn alloc(&mut self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
         let (iova, rounded) = self.reserve(len_bytes)?;
-        let buf = DmaBuf::new(Arc::new(SharedMem::new("fake", rounded)?), iova);
+        let buf = DmaBuf::new(Arc::new(SharedMem::new("lone", rounded)?), iova);
         self.mappings.push(Mapping {
             iova,
             len_bytes: rounded as u64,
@@ -108,5 +119,19 @@ impl HostMemory {
             buf.write_bytes(offset, bytes);
         }
         found.is_some()
+    }
+}
+
+impl HostPort for HostMemory {
+    fn read(&mut self, _: u8, addr: u64, out: &mut [u8]) -> bool {
+        Self::read(self, addr, out)
+    }
+
+    fn write(&mut self, _: u8, addr: u64, bytes: &[u8]) -> bool {
+        Self::write(self, addr, bytes)
+    }
+
+    fn interrupt(&mut self, _: u8, vector: u16) {
+        self.irqs[usize::from(vector % VECTORS)] += 1;
     }
 }
