@@ -138,7 +138,10 @@ fn a_region_changes_its_rights_and_its_domain() {
         (modify(other, key, access::REMOTE_ATOMIC), AdminStatus::BadParam),
         (modify(other, key, 1 << 30), AdminStatus::BadParam),
         (modify(other, key, access::ZERO_BASED), AdminStatus::BadParam),
-        (modify(other, key, access::FLUSH_PERSISTENT), AdminStatus::BadParam),
+        (
+            modify(other, key, access::FLUSH_PERSISTENT),
+            AdminStatus::BadParam,
+        ),
     ] {
         assert_eq!(refusal(rig.function.modify_mr(&cmd)).status, status);
         let now = rig.function.query_mr(key).unwrap();

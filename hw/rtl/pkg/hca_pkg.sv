@@ -171,7 +171,7 @@ package hca_pkg;
     logic [63:0]    reth_va;
     logic [31:0]    reth_rkey;
     logic [31:0]    reth_bytes;
-    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
+    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: original; ATOMIC WRITE: data; FLUSH: its FETH
     logic [63:0]    compare;      // AtomicETH
     logic [7:0]     aeth_syndrome;
     logic [23:0]    aeth_msn;
@@ -300,7 +300,7 @@ package hca_pkg;
     logic [63:0]       reth_va;
     logic [31:0]       reth_rkey;
     logic [31:0]       reth_bytes;
-    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
+    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: original; ATOMIC WRITE: data; FLUSH: its FETH
     logic [63:0]       compare;        // AtomicETH
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
@@ -345,7 +345,8 @@ package hca_pkg;
   } cqe_job_t;
 
   // Acknowledge or response job for the response scheduler. An atomic's operands are in it on the way to hca_atomic:
-  // va what to swap in or to add (FLUSH: its FETH), {rkey, len_bytes} what to compare with. Behind it va is the original value.
+  // va what to swap in or to add (FLUSH: its FETH), {rkey, len_bytes} what to compare with. Behind it va is the
+  // original value.
   typedef struct packed {
     logic           valid;
     logic           read;       // 0: ACK/NAK with syndrome; 1: READ response, or an atomic's

@@ -166,7 +166,12 @@ pub struct Args {
         long,
         value_name = "SIZES",
         default_value = "64k",
-        default_value_ifs = [("op", "fetch-add", "8"), ("op", "cmp-swap", "8"), ("op", "atomic-write", "8"), ("op", "flush", "8")],
+        default_value_ifs = [
+            ("op", "fetch-add", "8"),
+            ("op", "cmp-swap", "8"),
+            ("op", "atomic-write", "8"),
+            ("op", "flush", "8"),
+        ],
         hide_default_value = true
     )]
     size: Sizes,
