@@ -71,7 +71,7 @@ static int write_and_flush(struct side *side, int count) {
     for (int i = 0; i < count; i++) {
         int status = complete(side, 0);
         if (status) return status;
-        if (side->wc.opcode != WC_FLUSH) die("another completion");
+        if ((int)side->wc.opcode != WC_FLUSH) die("another completion");
     }
     return 0;
 }

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from cards import Simulator, free_port, listens
+from flush_sums import MendedCable
 from guest import GATEWAY, LIMIT_S
 
 MAC = "02:00:0a:00:00:02"
@@ -51,7 +52,7 @@ class Rxe:
         """Ours: on this machine a file, in the guest on its PATH."""
         self.folder = Path(tempfile.mkdtemp(prefix="hca-"))
         self.socket = self.folder / "cable"
-        self.sim = self.options = None
+        self.sim = self.options = self.mending = None
         self.plug()
         self.guest = boot(
             name, "-netdev",
@@ -78,6 +79,9 @@ class Rxe:
         """A simulator with such a cable: plug(faults="loss=0.01"), or with such a card: plug(model=True). The one that
         is there already if it has it."""
         words = tuple(f"--{name}" if value is True else f"--{name}={value}" for name, value in sorted(options.items()))
+        if self.mending is not None:
+            self.mending.stop()
+            self.mending = None
         if self.sim is not None and (self.options != words or not self.sim.running()):
             self.sim.stop()
             self.sim = None
@@ -85,6 +89,15 @@ class Rxe:
             self.sim = Simulator(self.hca, "--cards=1", f"--peer=card0={self.socket}", *words)
             self.options = words
         return self.sim
+
+    def plug_mended(self):
+        """A simulator with a cable that mends the ICRC of FLUSHes: the cable."""
+        if self.mending is None:
+            self.sim.stop()
+            card = self.folder / "card"
+            self.sim, self.options = Simulator(self.hca, "--cards=1", f"--peer=card0={card}"), None
+            self.mending = MendedCable(self.socket, card)
+        return self.mending
 
     def pair(self, words, kind="IPv4", server="rxe", live=False):
         """Starts both ends of a program of two: (server, client). `words`: a function of device and GID index."""
@@ -172,4 +185,6 @@ class Rxe:
     def stop(self):
         self.guest.stop()
         self.sim.stop()
+        if self.mending is not None:
+            self.mending.stop()
         shutil.rmtree(self.folder)

@@ -338,8 +338,8 @@ layout! {
         sq_psn set_sq_psn: u32 [12, 0, 24] "WIRE-21";
         /// QP at the peer.
         dest_qp_num set_dest_qp_num: u32 [16, 0, 24] "QPS-17";
-        /// access bits REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH_GLOBAL; RELAXED_ORDERING, on RC and with a peer that has it:
-        /// WRITEs may pass one another, and what is lost of them is sent again alone; NO_CREDITS.
+        /// access bits REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH_GLOBAL; RELAXED_ORDERING, on RC and with a peer
+        /// that has it: WRITEs may pass one another, and what is lost of them is sent again alone; NO_CREDITS.
         qp_access_flags set_qp_access_flags: u32 [20, 0, 32];
         /// Send WQEs.
         max_send_wr set_max_send_wr: u32 [24, 0, 32] "V-111";

@@ -1,6 +1,6 @@
 //! Contexts and tables that firmware writes into the card through the context port.
 
-use crate::flags::{MPT_ACCESS, access};
+use crate::flags::{MPT_ACCESS, MPT_FLUSH_SHIFT, access};
 use crate::table::{StructDef, layout};
 
 /// Tables of this module.
@@ -370,18 +370,13 @@ layout! {
 impl Mpt {
     /// Sets the access bits that there are from `access` flags; other bits of `flags` are ignored.
     pub fn set_access(&mut self, flags: u32) {
-        self.0[1] = (flags & MPT_ACCESS) as u8;
-        self.set_flush_global(flags & access::FLUSH_GLOBAL != 0);
+        self.0[1] = (flags & MPT_ACCESS | (flags & access::FLUSH_GLOBAL) >> MPT_FLUSH_SHIFT) as u8;
     }
 
     /// The access bits as `access` flags.
     pub fn access(&self) -> u32 {
-        let flush = if self.flush_global() {
-            access::FLUSH_GLOBAL
-        } else {
-            0
-        };
-        u32::from(self.0[1]) & MPT_ACCESS | flush
+        let bits = u32::from(self.0[1]);
+        bits & MPT_ACCESS | bits << MPT_FLUSH_SHIFT & access::FLUSH_GLOBAL
     }
 }
 

@@ -305,5 +305,7 @@ abi_flags! {
     }
 }
 
-/// The access rights that an MPT entry keeps as they are, in its byte 1; FLUSH_GLOBAL has a place of its own.
+/// The access rights that an MPT entry keeps as they are, in its byte 1; FLUSH_GLOBAL is at bit 6 there.
 pub const MPT_ACCESS: u32 = 0x3f;
+/// How much further up it is in the access rights.
+pub const MPT_FLUSH_SHIFT: u32 = access::FLUSH_GLOBAL.trailing_zeros() - 6;

@@ -243,8 +243,8 @@ fn atomic_write() {
     bench.close();
 }
 
-/// FLUSH: rdma-core 45 and later have its builder right behind the ibv_qp_ex of our header. Who has not asked for it has
-/// none; what the card cannot say is refused at the end of the section; persistence is no right of a region.
+/// FLUSH: rdma-core 45 and later have its builder right behind the ibv_qp_ex of our header. Who has not asked for it
+/// has none; what the card cannot say is refused at the end of the section; persistence is no right of a region.
 #[test]
 fn flush() {
     const WITH_FLUSH: u32 = 1 << 11;

@@ -11,7 +11,7 @@ use ibverbs::abi::*;
 /// MEM-7: the card grants the first four.
 const GRANTED: u32 =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-const UNKNOWN: [u32; 4] = [1 << 10, 1 << 15, 1 << 19, 1 << 30];
+const UNKNOWN: [u32; 5] = [1 << 9, 1 << 10, 1 << 15, 1 << 19, 1 << 30];
 
 /// The rights that the card keeps for a region: RDMA by a peer QP of the same card, as far as rights go.
 fn granted(lkey: u32) -> u32 {

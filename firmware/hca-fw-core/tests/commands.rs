@@ -138,12 +138,20 @@ fn a_region_changes_its_rights_and_its_domain() {
         (modify(other, key, access::REMOTE_ATOMIC), AdminStatus::BadParam),
         (modify(other, key, 1 << 30), AdminStatus::BadParam),
         (modify(other, key, access::ZERO_BASED), AdminStatus::BadParam),
+        (
+            modify(other, key, access::FLUSH_PERSISTENT),
+            AdminStatus::BadParam,
+        ),
     ] {
         assert_eq!(refusal(rig.function.modify_mr(&cmd)).status, status);
         let now = rig.function.query_mr(key).unwrap();
         assert_eq!((now.pd(), now.access(), now.length()), (pd, 0, 4096));
     }
-    let rights = access::LOCAL_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC | access::MW_BIND;
+    let rights = access::LOCAL_WRITE
+        | access::REMOTE_READ
+        | access::REMOTE_ATOMIC
+        | access::MW_BIND
+        | access::FLUSH_GLOBAL;
     // What the card does not have is taken as a word, and not granted.
     let asked = rights | access::RELAXED_ORDERING;
     rig.function.modify_mr(&modify(other, key, asked)).unwrap();

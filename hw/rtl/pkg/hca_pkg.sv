@@ -172,7 +172,7 @@ package hca_pkg;
     logic [63:0]    reth_va;
     logic [31:0]    reth_rkey;
     logic [31:0]    reth_bytes;
-    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
+    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: original; ATOMIC WRITE: data; FLUSH: its FETH
     logic [63:0]    compare;      // AtomicETH; masked fetch and add: the fields
     logic [7:0]     aeth_syndrome;
     logic [23:0]    aeth_msn;
@@ -301,7 +301,7 @@ package hca_pkg;
     logic [63:0]       reth_va;
     logic [31:0]       reth_rkey;
     logic [31:0]       reth_bytes;
-    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original; ATOMIC WRITE: its data; FLUSH: byte 3 of its FETH
+    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: original; ATOMIC WRITE: data; FLUSH: its FETH
     logic [63:0]       compare;        // AtomicETH; fetch and add: the most significant bit of each field
     logic              masked;         // an atomic with masks: its opcode is that of one without
     logic [127:0]      masks;          // of a compare and swap: bits to swap, bits to compare
@@ -348,7 +348,8 @@ package hca_pkg;
   } cqe_job_t;
 
   // Acknowledge or response job for the response scheduler. An atomic's operands are in it on the way to hca_atomic:
-  // va what to swap in or to add (FLUSH: its FETH), {rkey, len_bytes} what to compare with. Behind it va is the original value.
+  // va what to swap in or to add (FLUSH: its FETH), {rkey, len_bytes} what to compare with. Behind it va is the
+  // original value.
   typedef struct packed {
     logic           valid;
     logic           read;       // 0: ACK/NAK with syndrome; 1: READ response, or an atomic's

@@ -76,8 +76,9 @@ package hca_wire_pkg;
     logic [15:0] l4;
   } frame_sums_t;
 
-  // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, FETH, RETH, AETH, atomics, ImmDt or IETH. The 8
-  // bytes of an ATOMIC WRITE, which have one length and one place, leave as a header; at the receiver they are payload.
+  // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, FETH, RETH, AETH, atomics, ImmDt or IETH.
+  // The 8 bytes of an ATOMIC WRITE, which have one length and one place, leave as a header; at the receiver they are
+  // payload.
   typedef struct packed {
     logic deth;
     logic xrc;

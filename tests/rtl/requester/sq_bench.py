@@ -19,8 +19,7 @@ WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
 IMM_OPS = (WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE_WITH_IMM)
 MASKED = {WrOpcode.MASKED_ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD: 0x14}
 ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14, **MASKED}
-ATOMIC_WRITE = {WrOpcode.ATOMIC_WRITE: 0x1D}
-FLUSH = {WrOpcode.FLUSH: 0x1C}
+ATOMIC_WRITE, FLUSH = {WrOpcode.ATOMIC_WRITE: 0x1D}, {WrOpcode.FLUSH: 0x1C}
 ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS, *ATOMIC_WRITE, *FLUSH)   # by a response, counted by max_rd_atomic
 
 
@@ -37,8 +36,8 @@ class Wqe:
     imm: int = 0
     remote_addr: int = 0
     rkey: int = 0
-    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap; of an ATOMIC WRITE its data first; of a
-                                              # FLUSH length, placement type, selectivity level
+    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap; else first: ATOMIC WRITE: its data;
+                                              # FLUSH: length, placement type, selectivity level
     raw: dict = field(default_factory=dict)
     error: WcStatus = None                    # status the requester must report
     first_psn: int = None

@@ -138,7 +138,7 @@ impl Opposite {
             min_rnr_timer: options.min_rnr_timer,
             max_rd_atomic: options.rd_atomic,
             max_dest_rd_atomic: options.rd_atomic,
-            access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+            access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL,
             manners: Manners::default(),
             ..match service {
                 Service::Uc => QpConfig::uc(qpn, qp.qp_num(), link),

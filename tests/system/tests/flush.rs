@@ -143,7 +143,7 @@ fn others_than_writes(pair: &mut Pair) {
     pair.wait_ok(1, 9);
 }
 
-/// Many of them between WRITEs, atomics and READs, one at a time or as many as there may be: in order, each a completion.
+/// Many of them between atomics and READs, one at a time or as many as there may be: in order, each a completion.
 #[test]
 fn in_the_order_of_the_queue() {
     for kind in BOTH_LINKS {

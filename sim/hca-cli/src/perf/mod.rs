@@ -172,8 +172,12 @@ pub struct Args {
         value_name = "SIZES",
         default_value = "64k",
         default_value_ifs = [
-            ("op", "fetch-add", "8"), ("op", "cmp-swap", "8"), ("op", "atomic-write", "8"), ("op", "flush", "8"),
-            ("op", "masked-fetch-add", "8"), ("op", "masked-cmp-swap", "8"),
+            ("op", "fetch-add", "8"),
+            ("op", "cmp-swap", "8"),
+            ("op", "atomic-write", "8"),
+            ("op", "flush", "8"),
+            ("op", "masked-fetch-add", "8"),
+            ("op", "masked-cmp-swap", "8"),
         ],
         hide_default_value = true
     )]
