@@ -20,8 +20,8 @@ pub const STRUCTS: &[&StructDef] = &[
 
 layout! {
     /// First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
-    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data; a masked
-    /// compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least.
+    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data; a
+    /// masked compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least.
     /// 32 + 16 * num_sge must not exceed the stride.
     SqWqeCtrl("sq_wqe_ctrl", 32, Hardware) {
         /// wr_opcode.

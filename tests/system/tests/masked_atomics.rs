@@ -398,8 +398,8 @@ fn refuse(kind: LinkKind, case: &str, status: WcStatus, swaps: bool) {
     assert_eq!(pair.qps[1].query().unwrap().qp_state, QpState::Err, "{case}");
 }
 
-/// E-4, MEM-8, XPORT-12: what is there is said; what no card need see: other lengths, inline data, a service without it,
-/// WQEs without room for masks.
+/// E-4, MEM-8, XPORT-12: what is there is said; what no card need see: other lengths, inline data, a service without
+/// it, WQEs without room for masks.
 #[test]
 fn refused_when_posted() {
     let cap = QpCap {
