@@ -275,7 +275,7 @@ fn count_up(pair: &Pair, counter: &mut Counter, number: u64, swaps: bool) {
         let atomic = match swaps {
             true => Atomic::MaskedCompareSwap {
                 compare: byte << shift,
-                swap: (byte + 1 & 0xff) << shift,
+                swap: ((byte + 1) & 0xff) << shift,
                 compare_mask: 0xff << shift,
                 swap_mask: 0xff << shift,
             },
