@@ -294,6 +294,16 @@ impl Operation {
 }
 
 impl Opcode {
+    /// The opcode of an operation of a service, if that has it.
+    pub fn of(service: Service, operation: Operation) -> Option<Self> {
+        let (top, code) = ((service as u8) << 5, operation as u8);
+        match (code & 0x20, service) {
+            (0, _) => Self::from_byte(top | code),
+            (_, Service::Rc | Service::Xrc) => Self::from_byte(MANUFACTURERS | top & 0x20 | code & 0x1f),
+            _ => None,
+        }
+    }
+
     /// Service of the opcode.
     pub const fn service(self) -> Service {
         match self as u8 >> 5 {

@@ -46,6 +46,10 @@ fn opcode_services_x_2() {
     }
     for &opcode in Opcode::ALL {
         assert_eq!(Opcode::try_from(opcode as u8), Ok(opcode));
+        let same = opcode
+            .operation()
+            .map(|operation| Opcode::of(opcode.service(), operation));
+        assert!(opcode == Opcode::Cnp || same == Some(Some(opcode)), "{opcode}");
         let classes = [
             opcode.is_first(),
             opcode.is_middle(),

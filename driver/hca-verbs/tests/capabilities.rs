@@ -233,7 +233,8 @@ fn generated() -> String {
         "# What the card can do\n\nWritten by `driver/hca-verbs/tests/capabilities.rs` from what firmware and driver \
          say (`HCA_WRITE_DOCS=1 cargo test --release -p hca-verbs --test capabilities`); the test fails when this page \
          differs. Numbers are those of function 0 of a card of the usual size. `hca info --json` asks a card.\n\n\
-         ## Operations\n\nEach cell on the RTL: `tests/programs/test_transport_statements.py` (ACC-3).\n\n",
+         ## Operations\n\nEach cell on the RTL: `tests/programs/test_transport_statements.py` (ACC-3); what the Rust \
+         interface alone has: `tests/system`.\n\n",
     );
     matrix(&mut page, &bench);
     page.push_str("\n## device_cap_flags\n\n");

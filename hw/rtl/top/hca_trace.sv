@@ -2,7 +2,7 @@
 // its data beside it, valid in that cycle. Wires only, nothing depends on them: left open on an FPGA, they vanish.
 // Meaning, and who reads it: hw/README.md, section rtl/top.
 module hca_trace
-  import hca_pkg::*;
+  import hca_pkg::*, hca_wire_pkg::*;
 (
   // A context reached the requester.
   input  logic           qpc_i,
@@ -82,11 +82,11 @@ module hca_trace
   assign trace_emit_psn_o = emit_psn_i;
 
   assign trace_sent_qpn_o    = sent_txp_i.qpn;
-  assign trace_sent_opcode_o = sent_txp_i.opcode;
+  assign trace_sent_opcode_o = with_masks(sent_txp_i.opcode, sent_txp_i.masked);
   assign trace_sent_psn_o    = sent_txp_i.psn;
 
   assign trace_rxd_qpn_o      = rxd_i.dest_qpn;
-  assign trace_rxd_opcode_o   = rxd_i.opcode;
+  assign trace_rxd_opcode_o   = with_masks(rxd_i.opcode, rxd_i.masked);
   assign trace_rxd_psn_o      = rxd_i.psn;
   assign trace_rxd_syndrome_o = rxd_i.aeth_syndrome;
 

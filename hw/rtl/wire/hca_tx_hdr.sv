@@ -248,7 +248,7 @@ module hca_tx_hdr
 
     bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(dest_qpn), 1'b0, is_cnp /* BECN */, 6'd0,
            swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, av.mig_req || is_cnp, pad,
-           4'd0, s1_txp_q.masked ? {2'b11, opcode[5:0]} : opcode};
+           4'd0, with_masks(opcode, s1_txp_q.masked)};
     transport = '0;
     if (ext.feth) begin
       transport = {64'd0, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey), swap64(s1_txp_q.reth_va),

@@ -129,8 +129,8 @@ package hca_wire_pkg;
     return ext;
   endfunction
 
-  // Masked atomics are of the manufacturer's range: the opcode of the one without masks, with ones in front. Bit 5 tells
-  // XRC from RC in both.
+  // Masked atomics are of the manufacturer's range: the opcode of the one without masks, with ones in front. Bit 5
+  // tells XRC from RC in both.
   function automatic logic opcode_masked(logic [7:0] opcode);
     logic unused_bit;
     unused_bit = opcode[5];
@@ -139,6 +139,10 @@ package hca_wire_pkg;
 
   function automatic logic [7:0] without_masks(logic [7:0] opcode);
     return opcode_masked(opcode) ? {opcode[5], 1'b0, opcode[5:0]} : opcode;
+  endfunction
+
+  function automatic logic [7:0] with_masks(logic [7:0] opcode, logic masked);
+    return masked ? {2'b11, opcode[5:0]} : opcode;
   endfunction
 
   // Opcodes whose headers this card can parse.

@@ -257,7 +257,7 @@ impl Join {
         }
         self.link(card, qpn, &packet);
         if let Some((open, place)) = self.find_psn(card, qpn, packet.psn) {
-            open.record.service = packet.opcode >> 5;
+            open.record.service = packet.service();
             open.sent(packet.first, packet.last, place);
         }
     }
@@ -275,7 +275,7 @@ impl Join {
     pub fn looped(&mut self, card: usize, qpn: u32, packet: Packet) {
         self.link(card, qpn, &packet);
         if let Some((open, _)) = self.find_psn(card, qpn, packet.psn) {
-            open.record.service = packet.opcode >> 5;
+            open.record.service = packet.service();
             open.record.looped = true;
         }
     }

@@ -25,6 +25,11 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
+    /// Its service's number.
+    pub fn service(&self) -> u8 {
+        Opcode::try_from(self.opcode).map_or(self.opcode >> 5, |opcode| opcode.service() as u8)
+    }
+
     /// From responder to requester.
     pub fn is_reply(&self) -> bool {
         Opcode::try_from(self.opcode).is_ok_and(Opcode::is_response)

@@ -92,6 +92,7 @@ class Tx:
         rng = self.rng
         qpn = rng.randrange(QPS) if qpn is None else qpn
         p = dict(self.qps[qpn], vl=self.sl2vl[self.qps[qpn]["port"]][self.qps[qpn]["sl"]])
+        del p["masks"]     # here they are payload
         if p["ib"] and p["vl"] == 15:
             p["dest_qpn"] = ANYBODY
         fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32, swap_add=64, compare=64,

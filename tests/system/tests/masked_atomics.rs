@@ -275,7 +275,7 @@ fn count_up(pair: &Pair, counter: &mut Counter, number: u64, swaps: bool) {
         let atomic = match swaps {
             true => Atomic::MaskedCompareSwap {
                 compare: byte << shift,
-                swap: (byte + 1 & 0xff) << shift,
+                swap: ((byte + 1) & 0xff) << shift,
                 compare_mask: 0xff << shift,
                 swap_mask: 0xff << shift,
             },
@@ -398,8 +398,8 @@ fn refuse(kind: LinkKind, case: &str, status: WcStatus, swaps: bool) {
     assert_eq!(pair.qps[1].query().unwrap().qp_state, QpState::Err, "{case}");
 }
 
-/// E-4, MEM-8, XPORT-12: what is there is said; what no card need see: other lengths, inline data, a service without it,
-/// WQEs without room for masks.
+/// E-4, MEM-8, XPORT-12: what is there is said; what no card need see: other lengths, inline data, a service without
+/// it, WQEs without room for masks.
 #[test]
 fn refused_when_posted() {
     let cap = QpCap {
@@ -485,7 +485,8 @@ fn by_hand(pair: &mut Pair, kind: LinkKind, opcode: Opcode, psn: u32, payload: &
                 va,
                 rkey,
                 swap_add: 0xeeee,
-                compare: 0,
+                // An ordinary compare and swap would hit.
+                compare: word(pair, 1, WORDS),
             }),
             ..ExtHeaders::default()
         },
@@ -516,10 +517,10 @@ fn requests_that_come_again() {
     }
 }
 
-/// REL-13: masks that are not 16 bytes, and masks where there are none, are an invalid request.
+/// REL-13: masks that are not 16 bytes are an invalid request.
 #[test]
 fn other_lengths_by_hand() {
-    use Opcode::{RcCmpSwap, RcMaskedCmpSwap, RcMaskedFetchAdd};
+    use Opcode::{RcMaskedCmpSwap, RcMaskedFetchAdd};
     for kind in BOTH_LINKS {
         for (opcode, payload, is_good) in [
             (RcMaskedCmpSwap, 16, true),
@@ -531,9 +532,6 @@ fn other_lengths_by_hand() {
             (RcMaskedCmpSwap, 17, false),
             (RcMaskedCmpSwap, 24, false),
             (RcMaskedCmpSwap, 1024, false),
-            (RcMaskedFetchAdd, 8, false),
-            (RcMaskedFetchAdd, 16, false),
-            (RcCmpSwap, 16, false),
         ] {
             let mut pair = pair(112, kind);
             let found = word(&pair, 1, WORDS);
@@ -547,10 +545,22 @@ fn other_lengths_by_hand() {
             match opcode {
                 RcMaskedCmpSwap if is_good => pair.expect(1, WORDS, &0xeeee_u64.to_le_bytes()),
                 RcMaskedFetchAdd if is_good => {
-                    pair.expect(1, WORDS, &found.wrapping_add(0xeeee).to_le_bytes())
+                    let (add, boundaries) = (0xeeee, found);
+                    let left = Atomic::MaskedFetchAdd { add, boundaries }.apply(found);
+                    pair.expect(1, WORDS, &left.to_le_bytes());
                 }
                 _ => {}
             }
+            pair.check_memory("by hand");
+        }
+        // Bytes where no payload may be: refused, or not even a packet (WIRE-16, as the fast card takes it).
+        for (opcode, payload) in [
+            (RcMaskedFetchAdd, 8),
+            (RcMaskedFetchAdd, 16),
+            (Opcode::RcCmpSwap, 16),
+        ] {
+            let mut pair = pair(112, kind);
+            by_hand(&mut pair, kind, opcode, 0, &vec![0; payload]);
             pair.check_memory("by hand");
         }
     }

@@ -17,7 +17,7 @@ pub(crate) fn opcode_of(service: Service, operation: Operation) -> Option<Opcode
         Service::Ud => hca_wire::Service::Ud,
         Service::Xrc => hca_wire::Service::Xrc,
     };
-    Opcode::try_from((service as u8) << 5 | operation as u8).ok()
+    Opcode::of(service, operation)
 }
 
 /// Packet `at` of a WQE, or the status with which the WQE fails.

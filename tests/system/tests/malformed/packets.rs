@@ -59,11 +59,15 @@ fn mostly(rng: &mut Rng, value: u32) -> u32 {
 }
 
 fn opcode(rng: &mut Rng, service: Service) -> Opcode {
+    // Whole SENDs are what a queue without receives refuses for a while.
+    if one_in(rng, 6)
+        && let Some(opcode) = Opcode::of(service, Operation::SendOnly)
+    {
+        return opcode;
+    }
     loop {
         let opcode = of(rng, Opcode::ALL);
-        // Whole SENDs are what a queue without receives refuses for a while.
-        let is_send = opcode.operation() == Some(Operation::SendOnly);
-        if (opcode.service() == service && (is_send || !one_in(rng, 3))) || one_in(rng, 30) {
+        if opcode.service() == service || one_in(rng, 30) {
             return opcode;
         }
     }
