@@ -140,7 +140,7 @@ fn query_tables() {
 #[test]
 fn query_counters() {
     let mut c = QueryCountersResult::new();
-    let setters: [fn(&mut QueryCountersResult, u64); 24] = [
+    let setters: [fn(&mut QueryCountersResult, u64); 25] = [
         QueryCountersResult::set_tx_packets,
         QueryCountersResult::set_tx_bytes,
         QueryCountersResult::set_rx_packets,
