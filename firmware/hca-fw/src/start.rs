@@ -63,8 +63,8 @@ start:
     .option norelax
     la gp, __global_pointer$
     .option pop
-    # Data is 0, then runs of bytes from the image: how many to leave (7 bits; 15, the high ones first, if the first byte
-    # is 128 or more), how many come, they; none ends.
+    # Data is 0, then runs of bytes from the image: how many to leave (7 bits; 15, the high ones first, if the first
+    # byte is 128 or more), how many come, they; none ends.
     la t0, _data_start
     la t1, _data_end
 1:  sw zero, 0(t0)

@@ -243,7 +243,8 @@ module hca_ports
   hca_rx_wire u_rx_wire (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready),
     .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid), .rxd_ready_i(one_ready), .rxd_o(one),
-    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .filling_o(rx_filling), .mad_o(mad_beat), .counts_o(rx_counts)
+    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .filling_o(rx_filling), .mad_o(mad_beat),
+    .counts_o(rx_counts)
   );
 
   hca_mad_rx u_mad_rx (
@@ -255,7 +256,8 @@ module hca_ports
   hca_rx_steer u_rx_steer (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one),
     .out_valid_o(steered_valid), .out_ready_i(steered_ready), .out_o(steered), .spread_o(spreads),
-    .hold_i(sniff_hold), .sniffed_o(sniff_copy), .count_o(rule_count), .rule_o(rule), .bytes_o(rule_bytes), .lost_o(sniff_lost)
+    .hold_i(sniff_hold), .sniffed_o(sniff_copy), .count_o(rule_count), .rule_o(rule), .bytes_o(rule_bytes),
+    .lost_o(sniff_lost)
   );
 
   hca_sniff_share u_sniff_share (

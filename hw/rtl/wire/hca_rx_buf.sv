@@ -1,7 +1,8 @@
 // Receive packet store: 64 KiB, circular, freed in order. Beats of the current packet are written behind the
 // last good one; with the last beat comes the verdict, and only a good packet moves the write position and
 // gets a descriptor. No room (store or descriptor queue): the packet is dropped and counted. Never stalls
-// the line. Each packet counts in exactly one counter of its port. A bad one that sniffers want is a frame for them alone.
+// the line. Each packet counts in exactly one counter of its port. A bad one that sniffers want is a frame for them
+// alone.
 module hca_rx_buf
   import hca_pkg::*;
 #(

@@ -103,7 +103,8 @@ class Receiver:
         self.ci += 1
         want = dict(kind=KIND_SEND, dg=fields["kind"], qpn=self.qp.qpn, func=qp["func"], pd=qp["pd"], frees=1,
                     buf_beat=fields["buf_beat"], buf_beats=fields["buf_beats"], payload_off=fields["payload_off"],
-                    lead=fields["lead"], payload_bytes=fields["size"], needs_list=1, list_bytes=64 << qp.get("rq_log_stride", 0),
+                    lead=fields["lead"], payload_bytes=fields["size"], needs_list=1,
+                    list_bytes=64 << qp.get("rq_log_stride", 0),
                     wqe_index=index, msg_offset=0, msg_last=1, resumes=0, silent=1)
         assert {name: item[name] for name in want} == want
         assert not item["rsp"]["valid"], "nobody is answered"

@@ -13,8 +13,8 @@ SIZES = (0, 1, 2, 20, 58, 63, 64, 65, 128, 257)
 
 
 def datagram(env, dg, size, sges, qpn=1, **fields):
-    """A datagram as hca_rx_ctrl passes it on; its transport headers have 20 bytes, or 24 with immediate data. Where there
-    are sniffers its Ethernet header is before it."""
+    """A datagram as hca_rx_ctrl passes it on; its transport headers have 20 bytes, or 24 with immediate data. Where
+    there are sniffers its Ethernet header is before it."""
     offset = FRONT[dg] + env.rng.choice((20, 24))
     lead = env.rng.choice((0, 14, 18)) if dg in (IPV4, IPV6) else 0
     env.item(SEND, qpn, size, **{"dg": dg, "silent": 1, "sges": sges, "cqe": {}, "payload_off": offset, "lead": lead,

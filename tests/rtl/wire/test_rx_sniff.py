@@ -1,5 +1,5 @@
-"""hca_rx_wire with sniffers: RoCEv2 packets are stored with their Ethernet header, for the transport as ever and, good or
-bad, as whole frames for sniffers; where there is none, and on InfiniBand, everything is as without them."""
+"""hca_rx_wire with sniffers: RoCEv2 packets are stored with their Ethernet header, for the transport as ever and, good
+or bad, as whole frames for sniffers; where there is none, and on InfiniBand, everything is as without them."""
 
 import sys
 from pathlib import Path
@@ -76,8 +76,8 @@ class Sniffs(Frames):
 @cocotb.test()
 @cocotb.parametrize(rates=[(1.0, 1.0, 1.0), (0.8, 0.5, 0.5)])
 async def every_opcode(dut, rates):
-    """V-155: packets of every opcode and length, IPv4 and IPv6, with and without a VLAN tag, on a port with sniffers, on
-    one without; frames between them."""
+    """V-155: packets of every opcode and length, IPv4 and IPv6, with and without a VLAN tag, on a port with sniffers,
+    on one without; frames between them."""
     rx = await Sniffs(dut, 61, 0, *rates).start()
     for index in (3, 30):
         await rx.sniff(index, 0)
@@ -130,7 +130,7 @@ async def padding(dut):
 
 @cocotb.test()
 async def rules_come_and_go(dut):
-    """A packet is kept if there is a sniffer when it begins; a sniffer on the other port, or an InfiniBand one, is none."""
+    """A packet is kept if there is a sniffer when it begins; one on the other port, or an InfiniBand one, is none."""
     rx = await Sniffs(dut, 64, 0, rate=0.9, sink_rate=0.6, read_rate=0.6).start()
     for _ in range(40):
         for index in (1, 2):

@@ -1,5 +1,5 @@
-"""hca_rx_steer against a model: copies of a frame for the QPs of its rules, in order, the last of which frees it; copies
-for sniffers before a packet of the transport; and none for sniffers while they are held back."""
+"""hca_rx_steer against a model: copies of a frame for the QPs of its rules, in order, the last of which frees it;
+copies for sniffers before a packet of the transport; and none for sniffers while they are held back."""
 
 import sys
 from pathlib import Path
@@ -132,8 +132,8 @@ async def copies(dut):
 @cocotb.test()
 @cocotb.parametrize(rates=[(0.8, 0.6), (1.0, 1.0)])
 async def sniffers(dut, rates):
-    """V-155: a copy of a packet to each sniffer, then the packet as it was, whoever it is for; of packets and frames none
-    while they are held back, which counts, and costs nobody else's copy."""
+    """V-155: a copy of a packet to each sniffer, then the packet as it was, whoever it is for; of packets and frames
+    none while they are held back, which counts, and costs nobody else's copy."""
     steer = Steer(dut, 54, *rates)
     await steer.bench.start()
     lost = 0

@@ -1,4 +1,4 @@
-"""hca_sniff_share against a list: sniffers are held back while copies for so many beats are under way, and no longer."""
+"""hca_sniff_share against a list: sniffers are held back while so much is under way for them, and no longer."""
 
 import sys
 from collections import deque

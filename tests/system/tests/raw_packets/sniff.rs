@@ -201,10 +201,7 @@ fn traffic(pair: &mut Pair, sniffer: &mut Sniffer) {
 fn strays(pair: &mut Pair, sniffer: &mut Sniffer, ipv6: bool) {
     let mut link = forge::link(0, LinkKind::Ethernet);
     if ipv6 {
-        let gids = [0, 1].map(|node: usize| {
-            let gid = pair.rig.nodes[node].context.query_gid(1, 0).unwrap();
-            <[u8; 16]>::from(gid)
-        });
+        let gids = [0, 1].map(|node: usize| pair.rig.nodes[node].context.query_gid(1, 0).unwrap());
         link = forge::global(link, gids[0], gids[1]);
     }
     let own = pair.qps[1].qp_num();
@@ -424,8 +421,8 @@ fn what_a_port_sends_to_itself() {
     );
 }
 
-/// D15: sniffers that are slow, or whose host is, lose copies, which are counted; the connection beside them loses nothing,
-/// and sends nothing twice.
+/// D15: sniffers that are slow, or whose host is, lose copies, which are counted; the connection beside them loses
+/// nothing, and sends nothing twice.
 #[test]
 fn slow_sniffers_hold_nobody_up() {
     const WRITES: u64 = 60;
@@ -460,7 +457,9 @@ fn slow_sniffers_hold_nobody_up() {
                 pair.wait_ok(0, wr_id - 24);
             }
         }
-        (WRITES - 24..WRITES).for_each(|wr_id| drop(pair.wait_ok(0, wr_id)));
+        for wr_id in WRITES - 24..WRITES {
+            pair.wait_ok(0, wr_id);
+        }
         let took = pair.rig.now_ns() - begin;
         pair.check_memory("beside slow sniffers");
         pair.rig.run(20_000);
