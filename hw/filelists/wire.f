@@ -11,6 +11,8 @@ hw/rtl/wire/hca_rx_crc.sv
 hw/rtl/wire/hca_rx_parse.sv
 hw/rtl/wire/hca_rx_delay.sv
 hw/rtl/wire/hca_rx_match.sv
+hw/rtl/wire/hca_rx_sniff.sv
+hw/rtl/wire/hca_sniff_share.sv
 hw/rtl/wire/hca_rx_steer.sv
 hw/rtl/wire/hca_toeplitz.sv
 hw/rtl/wire/hca_rss.sv

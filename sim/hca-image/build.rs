@@ -27,14 +27,19 @@ const KEY_VARIABLE: &str = "HCA_FIRMWARE_KEY";
 /// linker makes calls of near functions short.
 const FLAGS: &str =
     "-Cllvm-args=-inline-threshold=15 -Ctarget-feature=+unaligned-scalar-mem,+relax,+zba,+zbb,+zbs";
-/// Of the firmware itself: its functions share what keeps registers (`firmware/hca-fw/src/frames.rs`).
-const FIRMWARE_FLAGS: &str = ",+save-restore";
+/// Of the firmware itself: its functions share what keeps registers (`firmware/hca-fw/src/frames.rs`), data near its
+/// beginning are reached by a register (`link.x`), and only a table of jumps that is nearly full is worth its bytes.
+const FIRMWARE_FLAGS: &str =
+    ",+save-restore -Clink-arg=--relax-gp -Cllvm-args=-optsize-jump-table-density=70";
 /// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals
 /// are 64 and 128 KiB (docs/firmware.md).
 const IMAGE_BUDGET_BYTES: usize = 64 << 10;
 const DATA_BUDGET_BYTES: u64 = 128 << 10;
-/// Zero words inside a run that cost less than a new run.
-const GAP_WORDS: usize = 2;
+/// Zero bytes inside a run that cost no more than a new run.
+const GAP_BYTES: usize = 2;
+/// Most bytes that a run leaves as they are, and has.
+const RUN_SKIP: usize = (1 << 15) - 1;
+const RUN_BYTES: usize = 255;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -191,13 +196,16 @@ fn rom(elf: &[u8]) -> Vec<u8> {
 /// The image of a linked program.
 fn pack(elf: &[u8]) -> Image {
     let file = object::File::parse(elf).unwrap_or_else(|e| panic!("the linker's file cannot be read: {e}"));
-    let (mut bytes, mut runs) = (Vec::new(), Vec::new());
+    let data_start = address_of(&file, "_data_start");
+    let (mut bytes, mut first_values) = (Vec::new(), Vec::new());
     for segment in file.segments() {
         let data = segment
             .data()
             .unwrap_or_else(|e| panic!("a segment cannot be read: {e}"));
         if segment.address() >= u64::from(hca_abi::SOC_DATA_BASE) {
-            runs.extend(runs_of(segment.address(), data));
+            let at = segment.address().saturating_sub(data_start) as usize;
+            first_values.resize(first_values.len().max(at), 0);
+            first_values.extend(data);
         } else {
             let at = segment.address() as usize;
             let end = (at + data.len()).next_multiple_of(4);
@@ -206,8 +214,8 @@ fn pack(elf: &[u8]) -> Image {
         }
     }
     let data_at = bytes.len() as u32;
-    runs.push(0);
-    bytes.extend(runs.iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend(runs_of(&first_values));
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
     let mut head = ImageHead::new();
     head.set_magic(IMAGE_MAGIC);
     head.set_data_at(data_at);
@@ -243,9 +251,7 @@ fn check_budgets(image_bytes: usize, data_bytes: u64) {
 
 /// The stack is below the data: what outgrows it is an access fault, so it must not. An exception begins it anew.
 fn check_stack(file: &object::File) {
-    let top = file.symbols().find(|symbol| symbol.name() == Ok("_stack_top"));
-    let top = top.expect("link.x names the stack's top").address();
-    let room = top - u64::from(hca_abi::SOC_DATA_BASE);
+    let room = address_of(file, "_stack_top") - u64::from(hca_abi::SOC_DATA_BASE);
     for root in ["run", "trap"] {
         let depth = stack::depth(file, root)
             .unwrap_or_else(|e| panic!("no bound of the firmware's stack is known: {e}"));
@@ -271,23 +277,37 @@ fn check_panics(file: &object::File) {
     );
 }
 
-/// The words of data that are not zero, as runs: address, count, words.
-fn runs_of(address: u64, data: &[u8]) -> Vec<u32> {
-    let word = |bytes: &[u8]| {
-        let mut word = [0; 4];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u32::from_le_bytes(word)
+/// What link.x calls so.
+fn address_of(file: &object::File, name: &str) -> u64 {
+    let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name));
+    symbol
+        .unwrap_or_else(|| panic!("link.x has no '{name}'"))
+        .address()
+}
+
+/// The bytes of data that are not zero, as runs: how many to leave, how many come, they; none ends
+/// (`firmware/hca-fw/src/start.rs`).
+fn runs_of(data: &[u8]) -> Vec<u8> {
+    let next = |range: std::ops::Range<usize>| {
+        range
+            .clone()
+            .find(|at| data.get(*at).is_some_and(|byte| *byte != 0))
     };
-    let words: Vec<u32> = data.chunks(4).map(word).collect();
     let (mut runs, mut at) = (Vec::new(), 0);
-    while let Some(start) = (at..words.len()).find(|index| words[*index] != 0) {
+    while let Some(first) = next(at..data.len()) {
+        let start = first.min(at + RUN_SKIP);
         let mut end = start + 1;
-        while let Some(next) = (end..words.len().min(end + GAP_WORDS + 1)).find(|index| words[*index] != 0) {
-            end = next + 1;
+        while let Some(more) = next(end..end + GAP_BYTES + 1).filter(|more| more - start < RUN_BYTES) {
+            end = more + 1;
         }
-        runs.extend([address as u32 + 4 * start as u32, (end - start) as u32]);
-        runs.extend(&words[start..end]);
+        let skip = start - at;
+        if skip >= 1 << 7 {
+            runs.push(1 << 7 | (skip >> 8) as u8);
+        }
+        runs.extend([skip as u8, (end - start) as u8]);
+        runs.extend(&data[start..end]);
         at = end;
     }
+    runs.extend([0, 0]);
     runs
 }

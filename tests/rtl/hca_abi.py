@@ -1116,6 +1116,7 @@ STRUCTS = {
             "valid": (0, 1),
             "drops": (1, 1),
             "spreads": (2, 1),
+            "sniffs": (3, 1),
             "port": (8, 1),
             "qpn": (32, 24),
             "yields": (64, 32),
@@ -1769,6 +1770,7 @@ STRUCTS = {
             "qp1_drops": (1344, 64),
             "stray_packets": (1408, 64),
             "datagrams_without_receive": (1472, 64),
+            "sniffer_drops": (1536, 64),
         },
     },
     "query_firmware_result": {

@@ -280,6 +280,8 @@ layout! {
         drops set_drops: bool [0, 1, 1] "V-155";
         /// Receive side scaling: qpn is a row of the table RSS, whose hash names the QP.
         spreads set_spreads: bool [0, 2, 1] "V-114";
+        /// It has packets of the transport, too: IBV_FLOW_ATTR_SNIFFER.
+        sniffs set_sniffs: bool [0, 3, 1] "V-155";
         /// Port, from 0.
         port set_port: u8 [1, 0, 1] "V-155";
         /// QPN of a raw QP.

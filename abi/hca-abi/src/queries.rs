@@ -369,6 +369,8 @@ layout! {
         stray_packets set_stray_packets: u64 [176, 0, 64] "SYS-7";
         /// Datagrams for a QP, not QP1, that had no receive for them.
         datagrams_without_receive set_datagrams_without_receive: u64 [184, 0, 64] "XPORT-4";
+        /// Packets and frames that sniffers did not get because the receive buffer was filling up.
+        sniffer_drops set_sniffer_drops: u64 [192, 0, 64] "V-155";
     }
 }
 

@@ -140,7 +140,7 @@ fn query_tables() {
 #[test]
 fn query_counters() {
     let mut c = QueryCountersResult::new();
-    let setters: [fn(&mut QueryCountersResult, u64); 24] = [
+    let setters: [fn(&mut QueryCountersResult, u64); 25] = [
         QueryCountersResult::set_tx_packets,
         QueryCountersResult::set_tx_bytes,
         QueryCountersResult::set_rx_packets,
@@ -165,6 +165,7 @@ fn query_counters() {
         QueryCountersResult::set_qp1_drops,
         QueryCountersResult::set_stray_packets,
         QueryCountersResult::set_datagrams_without_receive,
+        QueryCountersResult::set_sniffer_drops,
     ];
     // Counter n of the register map is the n-th counter here: the order is part of the contract.
     for (n, set) in setters.into_iter().enumerate() {

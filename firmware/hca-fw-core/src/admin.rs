@@ -82,24 +82,22 @@ impl Answer {
 
 /// The body of the command under way, as far as it means something; zero elsewhere.
 #[inline(always)]
-fn body<B: Bus>(hal: &mut Hal<B>, bytes: usize) -> [u8; CMD_BODY_BYTES] {
-    let mut body = [0; CMD_BODY_BYTES];
-    read_body(hal, BODY_AREA, bytes, &mut body);
-    body
-}
-
-/// The same of MODIFY_QP, of which most is only there if its mask says so.
-#[inline(always)]
-fn body_of_modify_qp<B: Bus>(hal: &mut Hal<B>) -> [u8; CMD_BODY_BYTES] {
-    let mut body = [0; CMD_BODY_BYTES];
-    read_modify_qp(hal, BODY_AREA, &mut body);
-    body
+fn body<B: Bus>(hal: &mut Hal<B>, bytes: usize, body: &mut [u8; CMD_BODY_BYTES]) {
+    read_body(hal, BODY_AREA, bytes, body);
 }
 
 /// The object that the command under way names.
 #[inline(never)]
 fn handle<B: Bus>(hal: &mut Hal<B>) -> u32 {
     hal.mailbox_word(BODY_AREA)
+}
+
+/// The port that it names.
+#[inline(never)]
+fn port_named<B: Bus>(hal: &mut Hal<B>) -> u8 {
+    let mut cmd = QueryPortCmd::new();
+    body(hal, QueryPortCmd::USED, &mut cmd.0);
+    cmd.port_num()
 }
 
 impl Control {
@@ -199,11 +197,13 @@ impl Control {
     fn execute_other<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, opcode: AdminOpcode) -> CmdResult<bool> {
         let rest = match opcode {
             AdminOpcode::RegMr => {
-                let cmd = RegMrCmd(body(hal, RegMrCmd::USED));
+                let mut cmd = RegMrCmd::new();
+                body(hal, RegMrCmd::USED, &mut cmd.0);
                 self.reg_mr(hal, func, &cmd)?
             }
             AdminOpcode::AllocMw => {
-                let cmd = AllocMwCmd(body(hal, AllocMwCmd::USED));
+                let mut cmd = AllocMwCmd::new();
+                body(hal, AllocMwCmd::USED, &mut cmd.0);
                 self.alloc_mw(hal, func, &cmd)?
             }
             AdminOpcode::ResetFunc => {
@@ -211,11 +211,13 @@ impl Control {
                 return Ok(false);
             }
             AdminOpcode::ResizeCq => {
-                let cmd = ResizeCqCmd(body(hal, ResizeCqCmd::USED));
+                let mut cmd = ResizeCqCmd::new();
+                body(hal, ResizeCqCmd::USED, &mut cmd.0);
                 self.resize_cq(hal, func, &cmd)?
             }
             AdminOpcode::ModifyQp => {
-                let cmd = ModifyQpCmd(body_of_modify_qp(hal));
+                let mut cmd = ModifyQpCmd::new();
+                read_modify_qp(hal, BODY_AREA, &mut cmd);
                 // It goes on when the QP has its line.
                 if self.waits_for_line(func, cmd.qpn()) {
                     return Ok(false);
@@ -227,7 +229,8 @@ impl Control {
                 self.destroy_qp(hal, func, named)?
             }
             AdminOpcode::SetKeyTable => {
-                let cmd = SetKeyTableCmd(body(hal, SetKeyTableCmd::USED));
+                let mut cmd = SetKeyTableCmd::new();
+                body(hal, SetKeyTableCmd::USED, &mut cmd.0);
                 self.set_key_table(hal, func, &cmd)?
             }
             AdminOpcode::DestroySrq => {
@@ -243,7 +246,8 @@ impl Control {
                 self.dealloc_mw(hal, func, named)?
             }
             AdminOpcode::ModifyMr => {
-                let cmd = ModifyMrCmd(body(hal, ModifyMrCmd::USED));
+                let mut cmd = ModifyMrCmd::new();
+                body(hal, ModifyMrCmd::USED, &mut cmd.0);
                 self.modify_mr(hal, func, &cmd)?
             }
             _ => return self.execute_at_once(hal, func, opcode).map(|()| true),
@@ -256,28 +260,34 @@ impl Control {
         let made = match opcode {
             AdminOpcode::AllocPd => self.alloc_pd(func)?,
             AdminOpcode::CreateEq => {
-                let cmd = CreateEqCmd(body(hal, CreateEqCmd::USED));
+                let mut cmd = CreateEqCmd::new();
+                body(hal, CreateEqCmd::USED, &mut cmd.0);
                 self.create_eq(hal, func, &cmd)?
             }
             AdminOpcode::CreateCq => {
-                let cmd = CreateCqCmd(body(hal, CreateCqCmd::USED));
+                let mut cmd = CreateCqCmd::new();
+                body(hal, CreateCqCmd::USED, &mut cmd.0);
                 self.create_cq(hal, func, &cmd)?
             }
             AdminOpcode::CreateRule => {
-                let cmd = CreateRuleCmd(body(hal, CreateRuleCmd::USED));
+                let mut cmd = CreateRuleCmd::new();
+                body(hal, CreateRuleCmd::USED, &mut cmd.0);
                 self.create_rule(hal, func, &cmd)?
             }
             AdminOpcode::CreateRss => {
-                let cmd = CreateRssCmd(body(hal, CreateRssCmd::USED));
+                let mut cmd = CreateRssCmd::new();
+                body(hal, CreateRssCmd::USED, &mut cmd.0);
                 self.create_rss(hal, func, &cmd)?
             }
             AdminOpcode::AllocDm => {
-                let cmd = AllocDmCmd(body(hal, AllocDmCmd::USED));
+                let mut cmd = AllocDmCmd::new();
+                body(hal, AllocDmCmd::USED, &mut cmd.0);
                 self.alloc_dm(hal, func, &cmd)?
             }
             AdminOpcode::AllocXrcd => self.alloc_xrcd(func)?,
             AdminOpcode::CreateSrq => {
-                let cmd = CreateSrqCmd(body(hal, CreateSrqCmd::USED));
+                let mut cmd = CreateSrqCmd::new();
+                body(hal, CreateSrqCmd::USED, &mut cmd.0);
                 let srqn = self.create_srq(hal, func, &cmd)?;
                 self.answer.set_handle(srqn, self.srq_number(srqn));
                 return Ok(());
@@ -301,15 +311,18 @@ impl Control {
                 self.destroy_cq(hal, func, named)
             }
             AdminOpcode::ModifyCq => {
-                let cmd = ModifyCqCmd(body(hal, ModifyCqCmd::USED));
+                let mut cmd = ModifyCqCmd::new();
+                body(hal, ModifyCqCmd::USED, &mut cmd.0);
                 self.modify_cq(hal, func, &cmd)
             }
             AdminOpcode::AttachMcast => {
-                let cmd = McastCmd(body(hal, McastCmd::USED));
+                let mut cmd = McastCmd::new();
+                body(hal, McastCmd::USED, &mut cmd.0);
                 self.attach_mcast(hal, func, &cmd)
             }
             AdminOpcode::DetachMcast => {
-                let cmd = McastCmd(body(hal, McastCmd::USED));
+                let mut cmd = McastCmd::new();
+                body(hal, McastCmd::USED, &mut cmd.0);
                 self.detach_mcast(hal, func, &cmd)
             }
             AdminOpcode::DestroyRule => {
@@ -327,13 +340,15 @@ impl Control {
                 self.free_dm(hal, func, named)
             }
             AdminOpcode::CopyDm => {
-                let cmd = CopyDmCmd(body(hal, CopyDmCmd::USED));
+                let mut cmd = CopyDmCmd::new();
+                body(hal, CopyDmCmd::USED, &mut cmd.0);
                 self.copy_dm(hal, func, &cmd)
             }
             AdminOpcode::DestroyRss => self.destroy_rss(handle(hal)),
             AdminOpcode::DeallocXrcd => self.dealloc_xrcd(func, handle(hal)),
             AdminOpcode::ModifySrq => {
-                let cmd = ModifySrqCmd(body(hal, ModifySrqCmd::USED));
+                let mut cmd = ModifySrqCmd::new();
+                body(hal, ModifySrqCmd::USED, &mut cmd.0);
                 self.modify_srq(hal, func, &cmd)
             }
             AdminOpcode::QueryQp => {
@@ -358,11 +373,13 @@ impl Control {
                 Ok(())
             }
             AdminOpcode::WriteFirmware => {
-                let cmd = WriteFirmwareCmd(body(hal, WriteFirmwareCmd::USED));
+                let mut cmd = WriteFirmwareCmd::new();
+                body(hal, WriteFirmwareCmd::USED, &mut cmd.0);
                 self.write_firmware(hal, func, &cmd)
             }
             AdminOpcode::ActivateFirmware => {
-                let cmd = ActivateFirmwareCmd(body(hal, ActivateFirmwareCmd::USED));
+                let mut cmd = ActivateFirmwareCmd::new();
+                body(hal, ActivateFirmwareCmd::USED, &mut cmd.0);
                 self.activate_firmware(hal, &cmd)
             }
             AdminOpcode::QueryDevice => {
@@ -377,26 +394,30 @@ impl Control {
     fn execute_port<B: Bus>(&mut self, hal: &mut Hal<B>, opcode: AdminOpcode) -> CmdResult {
         match opcode {
             AdminOpcode::QueryPort => {
-                let cmd = QueryPortCmd(body(hal, QueryPortCmd::USED));
-                let at = self.port_at(cmd.port_num())?;
+                let port_num = port_named(hal);
+                let at = self.port_at(port_num)?;
                 self.activate_armed(hal, at);
-                let told = self.query_port(hal, cmd.port_num())?;
+                let told = self.query_port(hal, port_num)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::ModifyPort => {
-                let cmd = ModifyPortCmd(body(hal, ModifyPortCmd::USED));
+                let mut cmd = ModifyPortCmd::new();
+                body(hal, ModifyPortCmd::USED, &mut cmd.0);
                 self.modify_port(hal, &cmd)?
             }
             AdminOpcode::SetGid => {
-                let cmd = SetGidCmd(body(hal, SetGidCmd::USED));
+                let mut cmd = SetGidCmd::new();
+                body(hal, SetGidCmd::USED, &mut cmd.0);
                 self.set_gid(hal, &cmd)?
             }
             AdminOpcode::SetPkey => {
-                let cmd = SetPkeyCmd(body(hal, SetPkeyCmd::USED));
+                let mut cmd = SetPkeyCmd::new();
+                body(hal, SetPkeyCmd::USED, &mut cmd.0);
                 self.set_pkey(hal, &cmd)?
             }
             AdminOpcode::SetNodeDesc => {
-                let cmd = SetNodeDescCmd(body(hal, SetNodeDescCmd::USED));
+                let mut cmd = SetNodeDescCmd::new();
+                body(hal, SetNodeDescCmd::USED, &mut cmd.0);
                 self.set_description(cmd.text(), None);
             }
             AdminOpcode::QueryNodeDesc => {
@@ -405,7 +426,8 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::QueryGid => {
-                let entry = QueryEntryCmd(body(hal, QueryEntryCmd::USED));
+                let mut entry = QueryEntryCmd::new();
+                body(hal, QueryEntryCmd::USED, &mut entry.0);
                 let bad_index = (AdminStatus::BadParam, u32::from(entry.index()));
                 let index = u8::try_from(entry.index()).map_err(|_| bad_index)?;
                 let port = self.port_at(entry.port_num()).map_err(|_| bad_index)?;
@@ -415,7 +437,8 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::ResolveGid => {
-                let cmd = ResolveGidCmd(body(hal, ResolveGidCmd::USED));
+                let mut cmd = ResolveGidCmd::new();
+                body(hal, ResolveGidCmd::USED, &mut cmd.0);
                 let port = &self.ports[self.port_at(cmd.port_num())?];
                 require(!port.infiniband(), u32::from(cmd.port_num()))?;
                 let mut out = ResolveGidResult::new();
@@ -423,7 +446,8 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::QueryPkey => {
-                let entry = QueryEntryCmd(body(hal, QueryEntryCmd::USED));
+                let mut entry = QueryEntryCmd::new();
+                body(hal, QueryEntryCmd::USED, &mut entry.0);
                 let bad_index = (AdminStatus::BadParam, u32::from(entry.index()));
                 let port = self.port_at(entry.port_num()).map_err(|_| bad_index)?;
                 let pkeys = self.ports[port].pkeys();
@@ -432,7 +456,7 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::QueryCounters => {
-                let at = self.port_at(QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num())? as u8;
+                let at = self.port_at(port_named(hal))? as u8;
                 let mut out = QueryCountersResult::new();
                 let fields = QueryCountersResult::TABLE.fields.len();
                 for (index, place) in (0..).zip(out.0.as_chunks_mut().0.iter_mut().take(fields)) {
@@ -448,54 +472,62 @@ impl Control {
     fn execute_link<B: Bus>(&mut self, hal: &mut Hal<B>, opcode: AdminOpcode) -> CmdResult {
         match opcode {
             AdminOpcode::SetLink => {
-                let cmd = SetLinkCmd(body(hal, SetLinkCmd::USED));
+                let mut cmd = SetLinkCmd::new();
+                body(hal, SetLinkCmd::USED, &mut cmd.0);
                 self.set_link(hal, &cmd)?
             }
             AdminOpcode::QueryLink => {
-                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
+                let port_num = port_named(hal);
                 let at = self.port_at(port_num)?;
                 self.activate_armed(hal, at);
                 let told = self.query_link(hal, port_num)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::SetVlArb => {
-                let cmd = VlArbCmd(body(hal, VlArbCmd::USED));
+                let mut cmd = VlArbCmd::new();
+                body(hal, VlArbCmd::USED, &mut cmd.0);
                 self.set_vl_arb(hal, &cmd)?
             }
             AdminOpcode::QueryVlArb => {
-                let told = self.query_vl_arb(&VlArbCmd(body(hal, VlArbCmd::USED)))?;
+                let mut cmd = VlArbCmd::new();
+                body(hal, VlArbCmd::USED, &mut cmd.0);
+                let told = self.query_vl_arb(&cmd)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::SetSl2vl => {
-                let cmd = SetSl2vlCmd(body(hal, SetSl2vlCmd::USED));
+                let mut cmd = SetSl2vlCmd::new();
+                body(hal, SetSl2vlCmd::USED, &mut cmd.0);
                 self.set_sl2vl(hal, &cmd)?
             }
             AdminOpcode::QueryVlCounters => {
-                let cmd = QueryVlCountersCmd(body(hal, QueryVlCountersCmd::USED));
+                let mut cmd = QueryVlCountersCmd::new();
+                body(hal, QueryVlCountersCmd::USED, &mut cmd.0);
                 let told = self.query_vl_counters(hal, &cmd)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::QueryLldp => {
-                let cmd = QueryLldpCmd(body(hal, QueryLldpCmd::USED));
+                let mut cmd = QueryLldpCmd::new();
+                body(hal, QueryLldpCmd::USED, &mut cmd.0);
                 let told = self.query_lldp(hal, &cmd)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::QueryPfcCounters => {
-                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
+                let port_num = port_named(hal);
                 let told = self.query_pfc_counters(hal, port_num)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::SetCongestion => {
-                let cmd = CongestionCmd(body(hal, CongestionCmd::USED));
+                let mut cmd = CongestionCmd::new();
+                body(hal, CongestionCmd::USED, &mut cmd.0);
                 self.set_congestion(hal, &cmd)?
             }
             AdminOpcode::QueryCongestion => {
-                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
+                let port_num = port_named(hal);
                 let told = self.query_congestion(port_num)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::QueryLinkErrors => {
-                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
+                let port_num = port_named(hal);
                 let told = self.query_link_errors(hal, port_num)?;
                 self.answer.set(told.used());
             }

@@ -59,9 +59,9 @@ impl Control {
         } else {
             0
         };
-        let migration = match crate::migrate::IS_THERE && !self.has_transport_alone() {
-            true => device_cap::AUTO_PATH_MIG,
-            false => 0,
+        let migration = match self.has_transport_alone() {
+            true => 0,
+            false => device_cap::AUTO_PATH_MIG,
         };
         d.set_device_cap_flags(
             raw | device_cap::BAD_PKEY_CNTR

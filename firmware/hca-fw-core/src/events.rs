@@ -1,7 +1,6 @@
 //! What hardware reports: doorbells for firmware, and errors.
 
 use crate::hal::Hal;
-use crate::migrate;
 use crate::{Bus, Control, NUM_FUNCS};
 use hca_abi::{EventKind, HwEventKind, HwEventWho, QpState, WcStatus};
 use hca_agents::Key;
@@ -37,9 +36,6 @@ impl Control {
             HwEventKind::SqDrained => self.sq_drained(hal, self.lines.holder(id)),
             HwEventKind::SrqLimit => self.srq_limit_reached(hal, id, cause),
             HwEventKind::SrqError => self.fail_srq(hal, id),
-            // Without alternate paths no QP is asked for one.
-            HwEventKind::PathArmed | HwEventKind::PathAsked | HwEventKind::PathFailed
-                if !migrate::IS_THERE => {}
             HwEventKind::PathArmed => self.path_armed(hal, self.lines.holder(id)),
             HwEventKind::PathAsked => self.path_lost(hal, self.lines.holder(id), Some(cause)),
             HwEventKind::PathFailed => self.path_lost(hal, self.lines.holder(id), None),

@@ -89,15 +89,13 @@ pub(crate) fn read_body<B: Bus>(hal: &mut Hal<B>, area: u32, bytes: usize, body:
 }
 
 /// Of MODIFY_QP's body QPN and mask, and the attributes that count by the mask.
-pub(crate) fn read_modify_qp<B: Bus>(hal: &mut Hal<B>, area: u32, body: &mut [u8; BODY_BYTES]) {
-    read_body(hal, area, ATTR_OFFSET, body);
-    let (mut left, mut word) = (
-        attr_words(ModifyQpCmd(*body).attr_mask()),
-        ATTR_OFFSET / WORD_BYTES,
-    );
+#[inline(never)]
+pub(crate) fn read_modify_qp<B: Bus>(hal: &mut Hal<B>, area: u32, cmd: &mut ModifyQpCmd) {
+    read_body(hal, area, ATTR_OFFSET, &mut cmd.0);
+    let (mut left, mut word) = (attr_words(cmd.attr_mask()), ATTR_OFFSET / WORD_BYTES);
     while left != 0 {
         if left & 1 == 1 {
-            read_words(hal, area, body, word..word + 1);
+            read_words(hal, area, &mut cmd.0, word..word + 1);
         }
         (left, word) = (left >> 1, word + 1);
     }

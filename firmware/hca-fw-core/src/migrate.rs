@@ -6,7 +6,7 @@
 //! wanted, for the function may have written something else there. Decision 0070.
 
 use crate::admin::{BODY_OFFSET, CMD_AREA};
-use crate::fetch::{BODY_BYTES, read_modify_qp};
+use crate::fetch::read_modify_qp;
 use crate::hal::Hal;
 use crate::merge::merge;
 use crate::objects::require;
@@ -28,15 +28,10 @@ const PORT_BIT: u32 = 16;
 const FULL_BIT: u32 = 17;
 const FULL_MEMBER: u16 = 1 << 15;
 
-/// The soft core's image has no room for this (docs/firmware.md): there no QP migrates, and the card says so.
-pub(crate) const IS_THERE: bool = cfg!(feature = "std");
-
 impl Control {
     /// Its service knows a second path: RC, UC.
     pub(crate) fn can_migrate(&self, line: u32) -> bool {
-        IS_THERE
-            && !self.has_transport_alone()
-            && matches!(self.qps[line as usize].service(), Service::Rc | Service::Uc)
+        !self.has_transport_alone() && matches!(self.qps[line as usize].service(), Service::Rc | Service::Uc)
     }
 
     /// What MODIFY_QP says of migration, into `attr`, which has all the rest already. True: the QP migrates, and `attr`
@@ -110,9 +105,9 @@ impl Control {
         let (func, from) = self.place_of_alternate(line);
         hal.dma_from_host(func, from, ALTERNATE_AREA, AdminCmd::BYTES as u32)
             .map_err(|_| (AdminStatus::DmaError, Attr::ALT_PATH.bits()))?;
-        let mut body = [0; BODY_BYTES];
-        read_modify_qp(hal, ALTERNATE_AREA + BODY_OFFSET, &mut body);
-        self.with_alternate(attr, &QpAttr(ModifyQpCmd(body).attr()))
+        let mut cmd = ModifyQpCmd::new();
+        read_modify_qp(hal, ALTERNATE_AREA + BODY_OFFSET, &mut cmd);
+        self.with_alternate(attr, &QpAttr(cmd.attr()))
     }
 
     /// The peer of a QP in REARM is as far.

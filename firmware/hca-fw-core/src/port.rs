@@ -3,7 +3,6 @@
 use crate::counters::counter_index;
 use crate::hal::Hal;
 use crate::link::{Link, PortFacts};
-use crate::migrate;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};
 use hca_abi::{
@@ -215,8 +214,7 @@ impl Port {
     /// Its port_cap_flags.
     pub fn capabilities(&self) -> u32 {
         let sm = if self.is_sm { port_cap::SM } else { 0 };
-        let migrates = migrate::IS_THERE && self.migrates;
-        port_cap_flags(self.infiniband()) | sm | if migrates { port_cap::AUTO_MIGR } else { 0 }
+        port_cap_flags(self.infiniband()) | sm | if self.migrates { port_cap::AUTO_MIGR } else { 0 }
     }
 
     /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes

@@ -6,7 +6,6 @@ use crate::groups::Of;
 use crate::hal::Hal;
 use crate::memory::{GRANTED, IGNORED};
 use crate::merge::merge;
-use crate::migrate::IS_THERE;
 use crate::neighbours::is_ipv4;
 use crate::objects::require;
 use crate::port::Port;
@@ -329,7 +328,7 @@ impl Control {
                 mask.contains(Attr::EN_SQD_ASYNC_NOTIFY) && given.en_sqd_async_notify(),
             );
         }
-        let has_migrated = IS_THERE && migrates && self.set_migration(hal, line, mask, &given, &mut attr)?;
+        let has_migrated = migrates && self.set_migration(hal, line, mask, &given, &mut attr)?;
         self.set_attrs(line, attr)?;
         if is_management {
             self.groups.place(hal, func, self.qpn_of(line), place);
@@ -547,9 +546,7 @@ impl Control {
         q.set_port(a.port_num().max(1));
         q.set_pkey_index(a.pkey_index());
         q.set_path_mtu(a.path_mtu().max(1));
-        if IS_THERE {
-            q.set_path_mig_state(a.path_mig_state());
-        }
+        q.set_path_mig_state(a.path_mig_state());
         q.set_access(a.qp_access_flags());
         q.set_dest_qpn(a.dest_qp_num());
         q.set_qkey(a.qkey());

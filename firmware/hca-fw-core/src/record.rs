@@ -4,7 +4,6 @@
 use crate::{NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_PDS, NUM_PORTS, NUM_SRQS, NUM_XRCDS};
 use hca_abi::{AhAttr, CreateQpCmd, PD_ANY, QpAttr, QpState, Service, access};
 
-use crate::migrate::IS_THERE;
 use crate::ring::Ring;
 use crate::srq::LastWqe;
 
@@ -401,25 +400,14 @@ impl Attrs {
     }
 
     pub fn max_dest_rd_atomic(&self) -> u8 {
-        if !IS_THERE {
-            return self.max_dest_rd_atomic;
-        }
         self.max_dest_rd_atomic & MAX_DEST_RD
     }
 
     pub fn set_max_dest_rd_atomic(&mut self, count: u8) {
-        let other = if IS_THERE {
-            self.max_dest_rd_atomic & !MAX_DEST_RD
-        } else {
-            0
-        };
-        self.max_dest_rd_atomic = other | count;
+        self.max_dest_rd_atomic = self.max_dest_rd_atomic & !MAX_DEST_RD | count;
     }
 
     pub fn migration(&self) -> Migration {
-        if !IS_THERE {
-            return Migration::Migrated;
-        }
         match self.max_dest_rd_atomic >> MIGRATION_SHIFT & 3 {
             0 => Migration::Migrated,
             1 => Migration::Rearm,
@@ -557,9 +545,7 @@ impl Attrs {
         attr.set_sq_draining(self.sq_draining());
         attr.set_max_rd_atomic(self.max_rd_atomic());
         attr.set_max_dest_rd_atomic(self.max_dest_rd_atomic());
-        if IS_THERE {
-            attr.set_path_mig_state(self.path_mig_state());
-        }
+        attr.set_path_mig_state(self.path_mig_state());
         attr.set_min_rnr_timer(self.min_rnr_timer());
         attr.set_port_num(self.port_num());
         attr.set_timeout(self.timeout());

@@ -72,6 +72,7 @@ impl Rules {
             row.set_valid(true);
             row.set_port(rule.port);
             row.set_drops(rule.drops);
+            row.set_sniffs(rule.kind == RuleKind::Sniffer);
             row.set_tag(rule.tag);
             match rule.target {
                 Target::Qp(qpn) => row.set_qpn(qpn),

@@ -58,7 +58,13 @@ start:
     bnez t1, 4f
     li a0, {cold}
 0:
-    # Data is 0, then runs of words from the image: address, count, words; address 0 ends.
+    # What is used most lies within 4 KiB of the data's beginning, and is reached from here.
+    .option push
+    .option norelax
+    la gp, __global_pointer$
+    .option pop
+    # Data is 0, then runs of bytes from the image: how many to leave (7 bits; 15, the high ones first, if the first
+    # byte is 128 or more), how many come, they; none ends.
     la t0, _data_start
     la t1, _data_end
 1:  sw zero, 0(t0)
@@ -69,14 +75,24 @@ start:
     bltu t0, t1, 1b
     la t0, image_head
     lw t0, 4(t0)
-2:  lw t1, 0(t0)
-    beqz t1, 4f
-    lw t2, 4(t0)
-    addi t0, t0, 8
-3:  lw t3, 0(t0)
-    sw t3, 0(t1)
-    addi t0, t0, 4
-    addi t1, t1, 4
+    la t1, _data_start
+2:  lbu t2, 0(t0)
+    addi t0, t0, 1
+    andi t3, t2, 0x80
+    beqz t3, 7f
+    andi t2, t2, 0x7f
+    slli t2, t2, 8
+    lbu t3, 0(t0)
+    or t2, t2, t3
+    addi t0, t0, 1
+7:  add t1, t1, t2
+    lbu t2, 0(t0)
+    addi t0, t0, 1
+    beqz t2, 4f
+3:  lbu t3, 0(t0)
+    sb t3, 0(t1)
+    addi t0, t0, 1
+    addi t1, t1, 1
     addi t2, t2, -1
     bnez t2, 3b
     j 2b

@@ -3,6 +3,8 @@
 // cycle; a beat comes out two or three cycles after its first byte. data_end and l3 are filled by hca_rx_l3.
 // What is no RoCEv2 packet for this port (its MAC address or a group's, UDP port 4791 behind IPv4 or IPv6) is a raw
 // frame: it keeps its header, and only rules may take it.
+// Where keep_i says so, a packet's beats have those of its frame beside them, as they came: as many, the last one
+// perhaps without a byte of the packet.
 module hca_eth_rx
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -10,6 +12,7 @@ module hca_eth_rx
   input  logic        clk_i,
   input  logic        rst_i,
   input  port_cfg_t [NumPorts-1:0] port_cfg_i,  // MAC of each port
+  input  logic [NumPorts-1:0] keep_i,           // with first
   input  logic        mac_valid_i,
   input  mac_t        mac_i,
   input  logic [PortW-1:0] mac_port_i,
@@ -20,7 +23,9 @@ module hca_eth_rx
   output logic        out_raw_o,        // with first
   output logic [PortW-1:0] out_port_o,
   output logic [6:0]  out_len_bytes_o,  // 0..64
-  output beat_t       out_data_o
+  output beat_t       out_data_o,
+  output logic        out_keep_o,       // with first: the frame is wanted
+  output rx_frame_t   out_frame_o
 );
 
   logic        in_first_q, prev_valid_q, prev_first_q, prev_last_q, prev_vlan_q;
@@ -30,7 +35,9 @@ module hca_eth_rx
   logic [PortW-1:0] prev_port_q, out_port_q;
   logic        in_vlan, in_raw, prev_raw_q, out_raw_q;
   logic [15:0] ethertype;
-  logic        emit, absorb;   // absorb: the new beat ends the packet inside the strip
+  logic        emit, short, absorb;   // short: the new beat ends the packet inside the strip; absorb: and is left away
+  logic        in_keep, prev_keep_q, out_keep_q;
+  rx_frame_t   out_frame_q;
   logic        out_valid_q, out_first_q, out_last_q, out_ipv6_q;
   logic [6:0]  out_len_q;
   beat_t       out_q;
@@ -58,7 +65,9 @@ module hca_eth_rx
   endfunction
 
   assign ethertype = swap16(prev_vlan_q ? prev_q[8*16 +: 16] : prev_q[8*12 +: 16]);
-  assign absorb    = prev_valid_q && !prev_last_q && mac_valid_i && mac_i.last && (in_len <= strip);
+  assign in_keep   = keep_i[mac_port_i] && !in_raw;
+  assign short     = prev_valid_q && !prev_last_q && mac_valid_i && mac_i.last && (in_len <= strip);
+  assign absorb    = short && !prev_keep_q;
   assign emit      = prev_valid_q && (prev_last_q || mac_valid_i);
 
   always_ff @(posedge clk_i) begin
@@ -81,7 +90,7 @@ module hca_eth_rx
       prev_len_q   <= in_len;
       prev_q       <= mac_i.data;
       prev_port_q  <= mac_port_i;
-      if (in_first_q) {prev_vlan_q, prev_raw_q} <= {in_vlan, in_raw};
+      if (in_first_q) {prev_vlan_q, prev_raw_q, prev_keep_q} <= {in_vlan, in_raw, in_keep};
     end
     if (emit) begin
       out_first_q <= prev_first_q;
@@ -91,11 +100,13 @@ module hca_eth_rx
       out_port_q  <= prev_port_q;
       out_ipv6_q  <= ethertype == 16'(EthertypeIpv6);
       if (prev_last_q) out_len_q <= (prev_len_q > strip) ? prev_len_q - strip : 7'd0;
-      else if (absorb) out_len_q <= 7'd64 - strip + in_len;
+      else if (short) out_len_q <= 7'd64 - strip + in_len;
       else out_len_q <= 7'd64;
       if (prev_raw_q) out_q <= prev_q;
       else if (prev_vlan_q) out_q <= {mac_i.data[143:0], prev_q[511:144]};
       else out_q <= {mac_i.data[111:0], prev_q[511:112]};
+      out_keep_q  <= prev_keep_q;
+      out_frame_q <= '{lead: strip[4:0], len_bytes: prev_len_q, data: prev_q};
     end
   end
 
@@ -107,5 +118,7 @@ module hca_eth_rx
   assign out_port_o      = out_port_q;
   assign out_len_bytes_o = out_len_q;
   assign out_data_o      = out_q;
+  assign out_keep_o      = out_keep_q;
+  assign out_frame_o     = out_frame_q;
 
 endmodule

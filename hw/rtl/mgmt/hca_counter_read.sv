@@ -4,7 +4,7 @@
 module hca_counter_read
   import hca_pkg::*;
 #(
-  parameter int unsigned NumCounters = 24
+  parameter int unsigned NumCounters = 25
 ) (
   input  logic        clk_i,
   input  logic        rd_i,

@@ -3,7 +3,7 @@
 module hca_counters
   import hca_pkg::*;
 #(
-    parameter int unsigned NumCounters = 24,
+    parameter int unsigned NumCounters = 25,
     parameter logic [PortW-1:0] Port   = '0
 ) (
     input  logic                         clk_i,
@@ -22,12 +22,14 @@ module hca_counters
     input  logic [PortW-1:0]             ack_port_i,
     input  logic                         cnp_sent_i,
     input  logic [PortW-1:0]             cnp_port_i,
+    input  logic                         sniff_lost_i,  // sniffers do not get a packet or frame
+    input  logic [PortW-1:0]             sniff_port_i,
     output logic [NumCounters-1:0][63:0] counters_o
 );
   logic [63:0] tx_packets_q, tx_bytes_q, rx_bytes_q;
   logic [63:0] rnr_sent_q, nak_sent_q, seq_sent_q, rnr_rcvd_q, nak_rcvd_q, rewinds_q;
   logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q, marked_q, cnp_sent_q, cnp_rcvd_q,
-               qp1_drops_q, strays_q, dry_q;
+               qp1_drops_q, strays_q, dry_q, sniff_lost_q;
   logic        nak_rcvd, sent, here;
 
   assign nak_rcvd = rxd_take_i && rxd_i.port == Port && rxd_i.opcode == BthRcAcknowledge;
@@ -59,6 +61,7 @@ module hca_counters
       qp1_drops_q  <= '0;
       strays_q     <= '0;
       dry_q        <= '0;
+      sniff_lost_q <= '0;
     end else begin
       if (tx_beat_i) begin
         tx_packets_q <= tx_packets_q + 64'(tx_last_i);
@@ -84,6 +87,7 @@ module hca_counters
       if (rx_i.qp1_drop && here) qp1_drops_q <= qp1_drops_q + 1'b1;
       if (rx_i.stray && here) strays_q <= strays_q + 1'b1;
       if (rx_i.dry && here) dry_q <= dry_q + 1'b1;
+      if (sniff_lost_i && sniff_port_i == Port) sniff_lost_q <= sniff_lost_q + 1'b1;
     end
   end
 
@@ -111,4 +115,5 @@ module hca_counters
   assign counters_o[21] = qp1_drops_q;
   assign counters_o[22] = strays_q;            // packets that no QP takes
   assign counters_o[23] = dry_q;               // datagrams without a receive, but those for QP1
+  assign counters_o[24] = sniff_lost_q;        // packets and frames that sniffers did not get
 endmodule

@@ -996,7 +996,8 @@ typedef struct packed {
   logic [23:0]    qpn;  // QPN of a raw QP.
   logic [22:0]    reserved1;
   logic           port;  // Port, from 0.
-  logic [4:0]     reserved0;
+  logic [3:0]     reserved0;
+  logic           sniffs;  // It has packets of the transport, too: IBV_FLOW_ATTR_SNIFFER.
   logic           spreads;  // Receive side scaling: qpn is a row of the table RSS, whose hash names the QP.
   logic           drops;  // Its frames go to nobody: IBV_FLOW_SPEC_ACTION_DROP.
   logic           valid;  // There is one.

@@ -265,6 +265,7 @@ package hca_pkg;
   // ---- Receive -----------------------------------------------------------------------------------
   localparam int unsigned RxBufBeats = 1024;  // 64 KiB
   localparam int unsigned RxBufW     = $clog2(RxBufBeats);
+  localparam int unsigned MaxKept    = 66 * DataBytes;  // longest frame that a link takes, and sniffers get
 
   // Who a packet is for, and who frees it.
   typedef enum logic [2:0] {
@@ -318,12 +319,14 @@ package hca_pkg;
     logic [127:0]      dgid;
     logic [31:0]       ports;          // of a frame: source and destination port, as on the wire
     layers_t           layers;         // of a frame
-    logic [Rules-1:0]  rules;          // of a frame: those that have it
+    logic [Rules-1:0]  rules;          // of a frame: those that have it; of a packet: sniffers that have its frame
+    logic [12:0]       frame_bytes;    // of a packet that has rules
     logic              marked;         // congestion experienced, by its IP header
     logic              csum_ok;        // of a frame: IPv4, with TCP or UDP, and both checksums are right
     logic [RxBufW-1:0] buf_beat;       // first beat of the raw packet in the receive buffer
     logic [6:0]        buf_beats;      // beats it occupies
-    logic [6:0]        payload_off;    // byte offset of the payload from buf_beat
+    logic [4:0]        lead;           // bytes there before the packet: its Ethernet header, where sniffers want it
+    logic [6:0]        payload_off;    // byte offset of the payload in the packet
     logic [12:0]       payload_bytes;  // without pad
   } rxd_t;
 
@@ -381,6 +384,7 @@ package hca_pkg;
     logic              frees;          // this item owns a packet in the receive buffer: free buf_beats at the end
     logic [RxBufW-1:0] buf_beat;
     logic [6:0]        buf_beats;
+    logic [4:0]        lead;           // bytes there before the packet
     logic [6:0]        payload_off;
     logic [12:0]       payload_bytes;
     logic [63:0]       va;             // RxwWrite: where this packet's payload goes; RxwReadReq: start

@@ -9,6 +9,26 @@
     logic [31:0] dropped;
   } rx_counts_t;
 
+  // A frame of the transport's, for sniffers: longer than a program may send one.
+  localparam logic [7:0] OpcodeRaw = {3'(ServiceRaw), 5'd0}, OpcodeSniffed = {3'(ServiceRaw), 5'd1};
+
+  // A packet whose frame has been kept, as the frame that sniffers get.
+  function automatic rxd_t sniffed(rxd_t d);
+    rxd_t frame;
+    logic unused_rest;
+    unused_rest         = ^d;
+    frame               = '0;
+    frame.kind          = RxdRaw;
+    frame.smp           = 1'b1;    // no key is asked for
+    frame.port          = d.port;
+    frame.opcode        = OpcodeSniffed;
+    frame.rules         = d.rules;
+    frame.buf_beat      = d.buf_beat;
+    frame.buf_beats     = d.buf_beats;
+    frame.payload_bytes = d.frame_bytes;
+    return frame;
+  endfunction
+
   // What hca_rx_ctrl found, for hca_counters and hca_cc: strobes, and the QP with its port.
   typedef struct packed {
     logic [PortW-1:0] port;

@@ -46,6 +46,7 @@ module hca_ack_item
     item_o.buf_beats = rxd_i.buf_beats;
     item_o.frees     = frees_i;
     if (at_end_i) begin
+      item_o.lead          = rxd_i.lead;
       item_o.payload_off   = rxd_i.payload_off;
       item_o.payload_bytes = row_at_i ? 13'(AtomicAckEthBytes) : rxd_i.payload_bytes;
       item_o.needs_list    = (deliver_i || places_i) && item_o.payload_bytes != '0;

@@ -22,13 +22,15 @@ module hca_dg_check
   output resp_st_t       st_o
 );
 
+  logic [12:0] longest;
   logic        good_d, good_q, room_q, room, accept, has_net, unused_in;
   wqe_idx_t    wqe;
 
   assign unused_in = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
   assign good_d = (ctx_i.is_raw || (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm}))
-                  && rxd_i.payload_bytes <= mtu_bytes(ctx_i.path_mtu)   // XPORT-4
-                                            + (ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0);
+                  && rxd_i.payload_bytes <= longest;
+  assign longest = (ctx_i.is_raw && rxd_i.opcode == OpcodeSniffed) ? 13'(MaxKept)
+                   : mtu_bytes(ctx_i.path_mtu) + (ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0);   // XPORT-4
 
   always_ff @(posedge clk_i) begin
     if (look_i) {good_q, room_q} <= {good_d, st_i.rq_ci != rq_pi_i};
@@ -64,6 +66,7 @@ module hca_dg_check
       item_o.kind          = RxwSend;
       item_o.silent        = 1'b1;
       item_o.dg            = req_i.ib ? (has_net ? DgGrh : DgBare) : has_net ? DgIpv6 : DgIpv4;
+      item_o.lead          = req_i.lead;
       item_o.payload_off   = req_i.payload_off;
       item_o.payload_bytes = req_i.payload_bytes;
       item_o.needs_list    = 1'b1;

@@ -342,6 +342,7 @@ module hca_resp_check
       item_o.frees         = 1'b1;
       item_o.buf_beat      = req_i.buf_beat;
       item_o.buf_beats     = req_i.buf_beats;
+      item_o.lead          = req_i.lead;
       item_o.payload_off   = req_i.payload_off;
       item_o.payload_bytes = req_i.payload_bytes;
       item_o.va            = look_q.starts ? req_i.reth_va : st_i.wr_va;

@@ -231,9 +231,9 @@ package hca_rx_pkg;
     exec_err_e         err;       // found while the list was walked
     logic [4:0]        segs;      // segments (hence `seg_last` chunks) of this item
     logic [RxBufW-1:0] buf_beat;
-    logic [6:0]        payload_off;
+    logic [6:0]        payload_off; // from buf_beat
     logic [5:0]        hdr_bytes;   // of a datagram: network header that goes before its payload
-    logic [3:0]        hdr_off;     // and its place in the packet
+    logic [4:0]        hdr_off;     // and its place
     rx_end_t           fin;
   } rx_meta_t;
 

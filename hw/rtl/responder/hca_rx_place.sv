@@ -132,9 +132,9 @@ module hca_rx_place
     meta_o.err         = direct ? ExNone : closed ? err_d : err_q;
     meta_o.segs        = direct ? 5'(direct_seg) : closed ? segs_d : segs_q;
     meta_o.buf_beat    = rxw_i.buf_beat;
-    meta_o.payload_off = rxw_i.payload_off;
+    meta_o.payload_off = rxw_i.payload_off + 7'(rxw_i.lead);
     meta_o.hdr_bytes   = hdr_bytes;
-    meta_o.hdr_off     = (rxw_i.dg == DgGrh) ? 4'(LrhBytes) : '0;
+    meta_o.hdr_off     = (rxw_i.dg == DgGrh) ? 5'(LrhBytes) : rxw_i.lead;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
                            wqe_index: oldest, shared: rxw_i.shared, msg_last: rxw_i.msg_last,
                            silent: rxw_i.silent, rsp: rxw_i.rsp,

@@ -85,7 +85,7 @@ module hca_ports
   output logic [63:0]               wake_at_o        // ... in this cycle
 );
 
-  localparam int unsigned NumCounters = 24;
+  localparam int unsigned NumCounters = 25;
   localparam int unsigned Loop = NumPorts;  // the looped packets among the sources of the receiver
 
   logic                  tx_valid, tx_ready, out_valid;
@@ -93,6 +93,7 @@ module hca_ports
   logic [NumPorts:0]     src_valid, src_ready, src_hold;
   mac_t                  src [NumPorts+1];
   logic [NumPorts:0][PortW-1:0] src_port;
+  logic                  rx_filling, sniff_hold, sniff_lost, sniff_copy;
   logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
   rxd_t                  one, steered, spread;
   logic                  steered_valid, steered_ready, spread_valid, spread_ready, spreads, rule_count;
@@ -214,7 +215,8 @@ module hca_ports
       .tx_len_i(phy_tx_o[p].len_bytes), .rx_beat_i(phy_rx_valid_i[p] && !phy_rx_i[p].link),
       .rx_len_i(phy_rx_i[p].len_bytes), .rx_counts_i(rx_counts[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i),
       .rxd_i(rxd_o), .rx_i(rx_strobes_i), .ack_sent_i(ack_sent_q), .ack_syndrome_i(ack_syndrome_q),
-      .ack_port_i(sent_port), .cnp_sent_i(cnp_sent), .cnp_port_i(cnp_port), .counters_o(counters[p])
+      .ack_port_i(sent_port), .cnp_sent_i(cnp_sent), .cnp_port_i(cnp_port),
+      .sniff_lost_i(sniff_lost), .sniff_port_i(one.port), .counters_o(counters[p])
     );
 
     assign src_port[p] = Port;
@@ -241,7 +243,8 @@ module hca_ports
   hca_rx_wire u_rx_wire (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready),
     .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid), .rxd_ready_i(one_ready), .rxd_o(one),
-    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .mad_o(mad_beat), .counts_o(rx_counts)
+    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .filling_o(rx_filling), .mad_o(mad_beat),
+    .counts_o(rx_counts)
   );
 
   hca_mad_rx u_mad_rx (
@@ -253,7 +256,13 @@ module hca_ports
   hca_rx_steer u_rx_steer (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one),
     .out_valid_o(steered_valid), .out_ready_i(steered_ready), .out_o(steered), .spread_o(spreads),
-    .count_o(rule_count), .rule_o(rule), .bytes_o(rule_bytes)
+    .hold_i(sniff_hold), .sniffed_o(sniff_copy), .count_o(rule_count), .rule_o(rule), .bytes_o(rule_bytes),
+    .lost_o(sniff_lost)
+  );
+
+  hca_sniff_share u_sniff_share (
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .filling_i(rx_filling), .valid_i(one_valid), .take_i(one_valid && one_ready),
+    .copy_i(sniff_copy), .beats_i(one.buf_beats), .free_i(buf_free_i), .hold_o(sniff_hold)
   );
 
   hca_rule_counts u_rule_counts (

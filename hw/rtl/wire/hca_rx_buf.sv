@@ -1,7 +1,8 @@
 // Receive packet store: 64 KiB, circular, freed in order. Beats of the current packet are written behind the
 // last good one; with the last beat comes the verdict, and only a good packet moves the write position and
 // gets a descriptor. No room (store or descriptor queue): the packet is dropped and counted. Never stalls
-// the line. Each packet counts in exactly one counter of its port.
+// the line. Each packet counts in exactly one counter of its port. A bad one that sniffers want is a frame for them
+// alone.
 module hca_rx_buf
   import hca_pkg::*;
 #(
@@ -17,6 +18,7 @@ module hca_rx_buf
   input  logic              icrc_ok_i,
   input  logic              parse_ok_i,
   input  logic              raw_i,      // a frame: without an ICRC
+  input  logic              sniffed_i,  // sniffers want it, good or bad
   input  rxd_t              rxd_i,
   input  beat_t             data_i,
   output logic              rxd_valid_o,
@@ -29,6 +31,7 @@ module hca_rx_buf
   input  logic [6:0]        buf_free_beats_i,
   output logic [RxBufW:0]   used_o,      // beats, those of the current packet too
   output logic [$clog2(DescDepth):0] descs_o,
+  output logic              filling_o,   // no time for sniffers
   output logic              good_o,      // with last: the packet has a descriptor
   output rx_counts_t [NumPorts-1:0] counts_o
 );
@@ -38,7 +41,7 @@ module hca_rx_buf
   logic [RxBufW:0]   used_q;       // beats of good packets that were not freed
   logic              overflow_q;   // the current packet did not fit
   logic              full, write, fits, desc_ready;
-  logic              judge, intact, good, icrc_ok;
+  logic              judge, intact, good, wanted, taken, icrc_ok, filling_q;
   logic [6:0]        beats_now;
   rx_counts_t [NumPorts-1:0] counts_q;
   logic [PortW-1:0]  port;
@@ -52,7 +55,9 @@ module hca_rx_buf
   assign judge     = valid_i && last_i;
   assign intact    = !bad_i && (vcrc_ok_i || !rxd_i.ib) && icrc_ok && parse_ok_i;
   assign icrc_ok   = icrc_ok_i || raw_i;
-  assign good      = judge && intact && fits && desc_ready;
+  assign good      = taken && intact;
+  assign wanted    = judge && (intact || sniffed_i) && fits;
+  assign taken     = wanted && desc_ready;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -65,9 +70,9 @@ module hca_rx_buf
       else if (write) beats_q <= beats_now;
       if (judge) overflow_q <= 1'b0;
       else if (valid_i && store_i && full) overflow_q <= 1'b1;
-      if (good) start_q <= start_q + RxBufW'(beats_now);
-      if (good || buf_free_i) begin
-        used_q <= used_q + (good ? (RxBufW + 1)'(beats_now) : '0) -
+      if (taken) start_q <= start_q + RxBufW'(beats_now);
+      if (taken || buf_free_i) begin
+        used_q <= used_q + (taken ? (RxBufW + 1)'(beats_now) : '0) -
                   (buf_free_i ? (RxBufW + 1)'(buf_free_beats_i) : '0);
       end
     end
@@ -103,6 +108,7 @@ module hca_rx_buf
     rxd           = rxd_i;
     rxd.buf_beat  = start_q;
     rxd.buf_beats = beats_now;
+    if (!intact) rxd = sniffed(rxd);
   end
 
   hca_fifo #(
@@ -111,7 +117,7 @@ module hca_rx_buf
   ) u_desc (
     .clk_i,
     .rst_i,
-    .in_valid_i (judge && intact && fits),
+    .in_valid_i (wanted),
     .in_ready_o (desc_ready),
     .in_i       (rxd),
     .out_valid_o(rxd_valid_o),
@@ -120,6 +126,12 @@ module hca_rx_buf
     .count_o    (descs_o)
   );
 
+  // What sniffers get takes its time from packets that nobody may lose: a quarter of the room is theirs.
+  always_ff @(posedge clk_i) begin
+    filling_q <= used_q >= (RxBufW + 1)'(RxBufBeats / 4) || descs_o >= ($clog2(DescDepth) + 1)'(DescDepth / 4);
+  end
+
+  assign filling_o = filling_q;
   assign used_o   = used_q + (RxBufW + 1)'(beats_q);
   assign good_o   = good;
   assign counts_o = counts_q;

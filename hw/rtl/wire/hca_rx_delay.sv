@@ -8,10 +8,12 @@ module hca_rx_delay
   input  logic     rst_i,
   input  logic     valid_i,
   input  rx_beat_t beat_i,
+  input  logic     store_i,   // of beat_i, as its data in the buffer
+  input  beat_t    data_i,
   output logic     valid_o,
   output logic     last_o,
   output logic     bad_o,
-  output logic     store_o,   // the beat holds bytes of the packet
+  output logic     store_o,
   output beat_t    data_o
 );
 
@@ -21,7 +23,7 @@ module hca_rx_delay
   logic [2:0]        slot_q;
 
   logic unused_beat;
-  assign unused_beat = ^{beat_i.first, beat_i.data_end, beat_i.l3, beat_i.port, beat_i.raw_bytes};
+  assign unused_beat = ^beat_i;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -36,7 +38,7 @@ module hca_rx_delay
   always_ff @(posedge clk_i) begin
     last_q  <= {last_q[Cycles-2:0], beat_i.last};
     bad_q   <= {bad_q[Cycles-2:0], beat_i.bad};
-    store_q <= {store_q[Cycles-2:0], beat_i.len_bytes != '0};
+    store_q <= {store_q[Cycles-2:0], store_i};
   end
 
   hca_ram_1r1w #(
@@ -46,7 +48,7 @@ module hca_rx_delay
     .clk_i,
     .we_i   (valid_i),
     .waddr_i(slot_q),
-    .wdata_i(beat_i.data),
+    .wdata_i(data_i),
     .re_i   (valid_q[Cycles-2]),
     .raddr_i(slot_q - 3'(Cycles - 1)),
     .rdata_o(data_o)

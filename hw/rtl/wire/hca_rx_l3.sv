@@ -17,9 +17,14 @@ module hca_rx_l3
   input  logic       in_raw_i,        // with first: a whole frame, as long as what came
   input  logic [6:0] in_len_bytes_i,
   input  beat_t      in_data_i,
+  input  logic       in_keep_i,       // with first: the frame is wanted, which is beside the packet
+  input  rx_frame_t  in_frame_i,
   output logic       out_valid_o,
   output rx_beat_t   out_o,
-  output logic [12:0] out_l3_len_o    // bytes of the packet up to and with the ICRC, of the newest packet
+  output logic [12:0] out_l3_len_o,   // bytes of the packet up to and with the ICRC, of the newest packet
+  output rx_kept_t   out_kept_o,      // the newest packet's frame, with its last beat: its length
+  output logic       out_store_o,     // the beat is worth storing: of the packet, or of its frame
+  output beat_t      out_store_data_o
 );
 
   // 48 bytes up to the BTH, BTH, the longest extended headers, payload, ICRC.
@@ -75,6 +80,30 @@ module hca_rx_l3
   assign length_bad = raw ? (total > MaxFrame || total < 16'(MinEthHeaderBytes))
                       : ib_i ? (total != 16'(packet_len) + 16'(VcrcLen)) : (total < 16'(packet_len));
 
+  // The frame beside the packet. What is longer than a link carries is stored no further, and not kept.
+  rx_kept_t    kept, kept_q;
+  logic [15:0] frame_so_far, frame_total_q;
+  logic        store_q;
+  beat_t       store_data_q;
+
+  assign frame_so_far = in_first_i ? 16'd0 : frame_total_q;
+
+  always_comb begin
+    kept.keep  = in_first_i ? in_keep_i && !ib_i : kept_q.keep;
+    kept.lead  = in_first_i ? in_frame_i.lead : kept_q.lead;
+    kept.fits  = frame_so_far + 16'(in_frame_i.len_bytes) <= 16'(MaxKept);
+    kept.bytes = frame_so_far[12:0] + 13'(in_frame_i.len_bytes);
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (in_valid_i) begin
+      kept_q        <= kept;
+      frame_total_q <= (frame_so_far >= SumSize) ? frame_so_far : frame_so_far + 16'(in_frame_i.len_bytes);
+      store_q       <= kept.keep ? frame_so_far < 16'(MaxKept) : clipped != '0;
+      store_data_q  <= kept.keep ? in_frame_i.data : in_data_i;
+    end
+  end
+
   always_ff @(posedge clk_i) begin
     if (rst_i) out_valid_q <= 1'b0;
     else out_valid_q <= in_valid_i;
@@ -102,5 +131,8 @@ module hca_rx_l3
   assign out_valid_o  = out_valid_q;
   assign out_o        = out_q;
   assign out_l3_len_o = len_q;
+  assign out_kept_o   = kept_q;
+  assign out_store_o  = store_q;
+  assign out_store_data_o = store_data_q;
 
 endmodule

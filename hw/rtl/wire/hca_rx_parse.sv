@@ -282,7 +282,7 @@ module hca_rx_parse
         s4_rxd_q            <= s3_rxd_q;
         s4_rxd_q.kind       <= RxdRaw;
         s4_rxd_q.smp        <= 1'b1;     // no key is asked for
-        s4_rxd_q.opcode     <= {3'(ServiceRaw), 5'd0};
+        s4_rxd_q.opcode     <= OpcodeRaw;
       end
     end
     if (s4_go_q) begin

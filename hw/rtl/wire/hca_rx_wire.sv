@@ -24,6 +24,7 @@ module hca_rx_wire
   output beat_t             buf_rdata_o,
   input  logic              buf_free_i,
   input  logic [6:0]        buf_free_beats_i,
+  output logic              filling_o,    // the buffer: no time for sniffers
   output mad_beat_t         mad_o,        // the packets on their way into the buffer, for hca_mad_rx
   output rx_counts_t [NumPorts-1:0] counts_o
 );
@@ -40,7 +41,13 @@ module hca_rx_wire
   rx_beat_t    l3_beat;
   logic [12:0] l3_len;
   logic        icrc_ok, vcrc_ok, parse_ok, lldp;
-  rxd_t        parsed;
+  rxd_t        parsed, packet;
+  logic [NumPorts-1:0] keep;
+  logic        eth_keep, l3_store;
+  rx_frame_t   eth_frame;
+  rx_kept_t    l3_kept, kept;
+  beat_t       l3_store_data;
+  logic [Rules-1:0] sniffers;
   logic        late_valid, late_last, late_bad, late_store;
   beat_t       late_data;
 
@@ -51,6 +58,7 @@ module hca_rx_wire
     .clk_i,
     .rst_i,
     .port_cfg_i,
+    .keep_i         (keep),
     .mac_valid_i    (mac_valid_i && !ib),
     .mac_i,
     .mac_port_i,
@@ -61,7 +69,9 @@ module hca_rx_wire
     .out_raw_o      (eth_raw),
     .out_port_o     (eth_port),
     .out_len_bytes_o(eth_len),
-    .out_data_o     (eth_data)
+    .out_data_o     (eth_data),
+    .out_keep_o     (eth_keep),
+    .out_frame_o    (eth_frame)
   );
 
   hca_ib_rx u_ib (
@@ -95,9 +105,14 @@ module hca_rx_wire
     .in_long_i     (ib_valid ? ib_global : eth_ipv6),
     .in_len_bytes_i(ib_valid ? ib_len : eth_len),
     .in_data_i     (ib_valid ? ib_data : eth_data),
+    .in_keep_i     (eth_keep),
+    .in_frame_i    (eth_frame),
     .out_valid_o   (l3_valid),
     .out_o         (l3_beat),
-    .out_l3_len_o  (l3_len)
+    .out_l3_len_o  (l3_len),
+    .out_kept_o    (l3_kept),
+    .out_store_o   (l3_store),
+    .out_store_data_o(l3_store_data)
   );
 
   hca_rx_crc u_crc (
@@ -120,10 +135,11 @@ module hca_rx_wire
   logic             csum_ok;
   frame_sums_t      sums;
 
+  // Sniffers look at nothing: what else would match a packet without its header does not count.
   hca_rx_match u_match (
     .clk_i,
     .rule_wr_i,
-    .valid_i(l3_valid && l3_beat.l3 == L3Raw),
+    .valid_i(l3_valid && (l3_beat.l3 == L3Raw || l3_kept.keep)),
     .beat_i (l3_beat),
     .key_o  (key),
     .rules_o(rules)
@@ -160,11 +176,38 @@ module hca_rx_wire
     .rxd_o   (parsed)
   );
 
+  hca_rx_sniff u_sniff (
+    .clk_i,
+    .rst_i,
+    .rule_wr_i,
+    .keep_o (keep),
+    .last_i (l3_valid && l3_beat.last),
+    .kept_i (l3_kept),
+    .rules_i(rules),
+    .kept_o (kept),
+    .rules_o(sniffers)
+  );
+
+  logic unused_kept;
+  assign unused_kept = kept.fits;
+
+  always_comb begin
+    packet = parsed;
+    if (parsed.kind != RxdRaw && !lldp) begin
+      packet.csum_ok     = 1'b0;
+      packet.rules       = sniffers;
+      packet.frame_bytes = kept.bytes;
+      packet.lead        = kept.keep ? kept.lead : '0;
+    end
+  end
+
   hca_rx_delay u_delay (
     .clk_i,
     .rst_i,
     .valid_i(l3_valid),
     .beat_i (l3_beat),
+    .store_i(l3_store),
+    .data_i (l3_store_data),
     .valid_o(late_valid),
     .last_o (late_last),
     .bad_o  (late_bad),
@@ -201,7 +244,8 @@ module hca_rx_wire
     .icrc_ok_i (icrc_ok),
     .parse_ok_i(parse_ok),
     .raw_i     (parsed.kind == RxdRaw || lldp),
-    .rxd_i     (parsed),
+    .sniffed_i (sniffers != '0),
+    .rxd_i     (packet),
     .data_i    (late_data),
     .rxd_valid_o,
     .rxd_ready_i,
@@ -213,6 +257,7 @@ module hca_rx_wire
     .buf_free_beats_i,
     .used_o    (buf_used),
     .descs_o   (buf_descs),
+    .filling_o,
     .good_o    (good),
     .counts_o
   );

@@ -52,6 +52,21 @@ package hca_wire_pkg;
     beat_t      data;
   } tx_beat_t;
 
+  // A beat of a packet's frame, as it came.
+  typedef struct packed {
+    logic [4:0] lead;       // bytes of the Ethernet header
+    logic [6:0] len_bytes;
+    beat_t      data;
+  } rx_frame_t;
+
+  // What the buffer has of a packet.
+  typedef struct packed {
+    logic        keep;      // its whole frame
+    logic        fits;      // which is not too long
+    logic [4:0]  lead;      // bytes of the frame before the packet
+    logic [12:0] bytes;     // of the frame
+  } rx_kept_t;
+
   // Received beat. A packet may have beats past its end (Ethernet padding): their len_bytes is 0.
   typedef struct packed {
     logic       first;

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import cocotb
 from common import Bench, simulate
 
-COUNTERS, PORTS = 24, 2
+COUNTERS, PORTS = 25, 2
 M32 = 0xFFFFFFFF
 
 

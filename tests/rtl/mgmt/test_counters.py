@@ -59,6 +59,10 @@ def draw(bench, port, ports):
     bench.set("cnp_port_i", at)
     if strobe("cnp_sent_i", at == port):
         adds.update(["np_cnp_sent"])
+    at = place()
+    bench.set("sniff_port_i", at)
+    if strobe("sniff_lost_i", at == port):
+        adds.update(["sniffer_drops"])
     at, opcode = place(), rng.choice([Op.RC_ACKNOWLEDGE, Op.RC_READ_RESPONSE_ONLY])
     bench.set("rxd_i", struct("rxd_t").random(rng, port=at, opcode=opcode, aeth_syndrome=syndromes[1]))
     if strobe("rxd_take_i", at == port and opcode == Op.RC_ACKNOWLEDGE):
@@ -79,7 +83,8 @@ async def every_counter(dut):
         for _ in range(40):
             total.update(draw(bench, port, 2))
             await bench.step()
-        for name in ("tx_beat_i", "rx_beat_i", "ack_sent_i", "cnp_sent_i", "rxd_take_i", "rx_i"):
+        for name in ("tx_beat_i", "rx_beat_i", "ack_sent_i", "cnp_sent_i", "sniff_lost_i", "rxd_take_i",
+                     "rx_i"):
             bench.set(name, 0)
         counts = struct("rx_counts_t")
         values = {name: bench.rng.getrandbits(32) for name in ("good", "icrc_err", "vcrc_err", "malformed", "dropped")}

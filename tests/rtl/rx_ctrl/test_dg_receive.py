@@ -50,6 +50,7 @@ class Receiver:
         ib, front = FRONT[kind]
         fields = dict(opcode=opcode, psn=self.rng.getrandbits(24), size=self.rng.choice((0, 1, 64, self.qp.mtu)),
                       dest_qpn=self.qp.fields["qpn"], deth_qkey=self.qp.fields["qkey"], ib=ib,
+                      lead=0 if ib else self.rng.choice((0, 14, 18)),
                       payload_off=front + 20 + 4 * (opcode & 1), slid=self.rng.getrandbits(16), kind=kind,
                       sgid=self.rng.getrandbits(128), dgid=self.rng.getrandbits(128), imm=self.rng.getrandbits(32),
                       sl=self.rng.getrandbits(4), path_bits=self.rng.getrandbits(7), solicited=self.rng.getrandbits(1),
@@ -102,7 +103,8 @@ class Receiver:
         self.ci += 1
         want = dict(kind=KIND_SEND, dg=fields["kind"], qpn=self.qp.qpn, func=qp["func"], pd=qp["pd"], frees=1,
                     buf_beat=fields["buf_beat"], buf_beats=fields["buf_beats"], payload_off=fields["payload_off"],
-                    payload_bytes=fields["size"], needs_list=1, list_bytes=64 << qp.get("rq_log_stride", 0),
+                    lead=fields["lead"], payload_bytes=fields["size"], needs_list=1,
+                    list_bytes=64 << qp.get("rq_log_stride", 0),
                     wqe_index=index, msg_offset=0, msg_last=1, resumes=0, silent=1)
         assert {name: item[name] for name in want} == want
         assert not item["rsp"]["valid"], "nobody is answered"

@@ -183,11 +183,14 @@ class Env:
     def item(self, kind, qpn, size=0, **fields):
         """Submits one item with random payload place; `sges` [(addr, length, key)] and `head` for its WQE."""
         sges, head, list_err = fields.pop("sges", None), fields.pop("head", {}), fields.pop("list_err", False)
-        offset = fields.pop("payload_off", self.rng.randrange(128))
+        lead, offset = fields.get("lead", 0), fields.pop("payload_off", None)
+        if offset is None:
+            lead = fields.setdefault("lead", self.rng.choice((0, 0, 14, 18)))
+            offset = self.rng.randrange(128 - lead)
         rsp, cqe = fields.pop("rsp", None), fields.pop("cqe", None)
         masks = fields.pop("masks", None)     # of a compare and swap, in the place of its completion
         frees = fields.pop("frees", 1)
-        beats = max(1, -(-(offset + size) // 64)) if frees else 0
+        beats = max(1, -(-(lead + offset + size) // 64)) if frees else 0
         values = dict(kind=kind, qpn=qpn, func=qpn & 3, pd=qpn, frees=frees, buf_beat=self.place, buf_beats=beats,
                       payload_off=offset, payload_bytes=size, wqe_index=7, msg_last=1, msg_offset=0, dg=0)
         values.update(fields)
@@ -203,7 +206,9 @@ class Env:
             values["needs_list"] = 1
             self._fetch(kind, values["wqe_index"], sges, stride, head, list_err)
         self.rxw.put(struct("rxw_t").pack(**values))
-        data = self.buffer.bytes(self.place, *HEADERS[values["dg"]]) + self.buffer.bytes(self.place, offset, size)
+        header, header_size = HEADERS[values["dg"]]
+        data = self.buffer.bytes(self.place, lead + header, header_size)
+        data += self.buffer.bytes(self.place, lead + offset, size)
         if kind == ATOMIC_RESP:
             data = rsp_values["va"].to_bytes(8, "little")
         self.place = (self.place + beats) % BUF_BEATS

@@ -116,7 +116,7 @@ class Rx:
         for number, ((got, data), (want, payload)) in enumerate(pairs):
             wrong = {name: (got[name], value) for name, value in want.items() if got[name] != value}
             assert not wrong, f"packet {number}, opcode {want['opcode']:#x}: got, want {wrong}"
-            offset = got["payload_off"]
+            offset = got["lead"] + got["payload_off"]
             assert data[offset:offset + len(payload)] == payload, f"packet {number}: payload"
 
 

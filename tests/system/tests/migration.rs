@@ -10,7 +10,7 @@ use std::path::Path;
 use common::forge::{self, Forged};
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
 use hca_abi::{PathMigState, device_cap, port_cap};
-use hca_cosim::{Design, Processor};
+use hca_cosim::Design;
 use hca_link::{FaultSpec, LinkKind, erf};
 use hca_system_tests::{Dev, RigConfig, SecondCable, path};
 use hca_verbs::{
@@ -175,9 +175,9 @@ fn pull(pair: &mut Pair) {
     pair.rig.sim.fabric().cable_mut(cable).plug(false);
 }
 
-/// Firmware on the card's processor has no room for alternate paths, and the fast card no MigReq (decision 0070).
+/// The fast card knows no MigReq (decision 0070).
 fn is_there() -> bool {
-    (Processor::chosen(), Design::chosen()) == (Processor::Native, Design::Rtl)
+    Design::chosen() == Design::Rtl
 }
 
 /// APM-2: where there are no alternate paths the card says so, and refuses them.

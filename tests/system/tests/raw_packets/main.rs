@@ -6,6 +6,7 @@ mod common;
 mod fields;
 mod net;
 mod rss;
+mod sniff;
 
 use common::{CANARY_BYTES, LOCAL_AND_REMOTE, Pair, cap};
 use fields::{A4, B4, four, six};
@@ -427,7 +428,7 @@ fn no_rule_takes_a_packet_of_the_transport() {
     let _all = net.rule(
         1,
         FlowAttr {
-            kind: FlowKind::Sniffer,
+            kind: FlowKind::AllDefault,
             ..FlowAttr::default()
         },
     );
@@ -445,7 +446,7 @@ fn no_rule_takes_a_packet_of_the_transport() {
     );
     net.send(&frame(mac(1), mac(0), None, 0x0800, &packet), false);
     net.pair.silent(1, 3000);
-    net.who(&frame([2, 0, 0, 0, 0, 9], mac(0), None, 0x0800, &packet), &[0, 1]);
+    net.who(&frame([2, 0, 0, 0, 0, 9], mac(0), None, 0x0800, &packet), &[0]);
     net.pair.check_traffic("after a forged packet");
 }
 
