@@ -105,7 +105,10 @@ impl Card {
 
     /// A port may have something to send.
     pub fn wants_to_send(&self, port: usize) -> bool {
-        self.lines.has_ready(port) || self.mads_to_send.iter().any(|(of, _)| usize::from(*of) == port)
+        // It is asked for more often than anything: most of the time firmware has nothing to send.
+        self.lines.has_ready(port)
+            || (!self.mads_to_send.is_empty()
+                && self.mads_to_send.iter().any(|(of, _)| usize::from(*of) == port))
     }
 
     /// The first cycle in which it has something to do by itself.
@@ -209,6 +212,9 @@ impl Card {
 
     /// The next packet of firmware through a port.
     fn next_of_firmware(&mut self, port: usize) -> Option<Vec<u8>> {
+        if self.mads_to_send.is_empty() {
+            return None;
+        }
         let at = self
             .mads_to_send
             .iter()
