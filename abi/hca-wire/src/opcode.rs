@@ -330,6 +330,10 @@ impl Opcode {
     /// True where the packet carries this extended header.
     #[inline]
     pub const fn has(self, header: ExtHeader) -> bool {
+        HEADERS[self as usize].set >> header as u16 & 1 != 0
+    }
+
+    const fn needs(self, header: ExtHeader) -> bool {
         let Some(operation) = self.operation() else {
             return false;
         };
@@ -351,16 +355,9 @@ impl Opcode {
     }
 
     /// Bytes of all extended headers of this opcode.
+    #[inline]
     pub const fn ext_len(self) -> usize {
-        let mut bytes = 0;
-        let mut index = 0;
-        while index < ExtHeader::ALL.len() {
-            if self.has(ExtHeader::ALL[index]) {
-                bytes += ExtHeader::ALL[index].def().bytes;
-            }
-            index += 1;
-        }
-        bytes
+        HEADERS[self as usize].bytes as usize
     }
 
     /// Goes from requester to responder.
@@ -407,6 +404,34 @@ impl Opcode {
         }
     }
 }
+
+/// The extended headers of an opcode: a bit for each, and their bytes.
+#[derive(Clone, Copy)]
+struct Headers {
+    set: u16,
+    bytes: u8,
+}
+
+/// By opcode: packets are looked at more often than anything else.
+static HEADERS: [Headers; 256] = {
+    let mut all = [Headers { set: 0, bytes: 0 }; 256];
+    let mut code = 0;
+    while code < all.len() {
+        if let Some(opcode) = Opcode::from_byte(code as u8) {
+            let mut index = 0;
+            while index < ExtHeader::ALL.len() {
+                let header = ExtHeader::ALL[index];
+                if opcode.needs(header) {
+                    all[code].set |= 1 << header as u16;
+                    all[code].bytes += header.def().bytes as u8;
+                }
+                index += 1;
+            }
+        }
+        code += 1;
+    }
+    all
+};
 
 impl TryFrom<u8> for Opcode {
     type Error = WireError;

@@ -171,6 +171,17 @@ pub struct CardCounters {
     pub firmware_accesses: u64,
 }
 
+/// How a cycle is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Cards are evaluated though nothing of theirs should change.
+    pub checked: bool,
+    /// See `Fabric::is_moving`.
+    pub moving: bool,
+    /// Each card has just said when it has to be looked at, and nothing has happened since.
+    pub was_asked: bool,
+}
+
 /// What does a card's work, with everything at its ports.
 pub(crate) enum Engine {
     Rtl(Box<Circuit>),
@@ -563,8 +574,9 @@ impl Card {
         self.firmware().has_timer()
     }
 
-    /// Begins a cycle: memory is accessed, and what has come by cable is taken. `moving`: see `Fabric::is_moving`.
-    pub(crate) fn begin(&mut self, now: u64, cables: &mut [Cable], checked: bool, moving: bool) {
+    /// Begins a cycle: memory is accessed, and what has come by cable is taken.
+    pub(crate) fn begin(&mut self, now: u64, cables: &mut [Cable], how: Look) {
+        let Look { checked, moving, .. } = how;
         match &mut self.engine {
             Engine::Rtl(circuit) => {
                 circuit.pcie.advance(now, &mut self.host);
@@ -576,10 +588,11 @@ impl Card {
             }
             Engine::Functional(card) => {
                 card.pcie.advance(now, &mut self.host);
-                let is_due = card
-                    .next_event(now.saturating_sub(1), cables, moving)
-                    .is_some_and(|at| at <= now);
-                if is_due || card.is_new() {
+                let next = match how.was_asked {
+                    true => card.said_event(),
+                    false => card.next_event(now.saturating_sub(1), cables, moving),
+                };
+                if next.is_some_and(|at| at <= now) || card.is_new() {
                     card.step(now, &mut self.host, self.program.as_mut(), (cables, moving));
                 }
             }

@@ -8,7 +8,7 @@ use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 use hca_vsim::DATA_VLS;
 
-use crate::card::{Card, CardConfig};
+use crate::card::{Card, CardConfig, Look};
 use crate::circuit::Circuit;
 use crate::crew::Crew;
 use crate::design::Design;
@@ -390,15 +390,21 @@ impl Fabric {
     }
 
     fn step_to(&mut self, next: u64, moving: bool) {
-        if moving && !self.jumps {
+        // Whoever is asked for the next cycle says so of all cards, but where one of RTL is awake.
+        let how = Look {
+            checked: moving && !self.jumps,
+            moving,
+            was_asked: self.jumps && !self.cards.iter().any(Card::is_restless),
+        };
+        if how.checked {
             for cycle in self.now + 1..next {
-                self.step_cards(cycle, true, moving);
+                self.step_cards(cycle, how);
             }
         }
         self.now = next;
         // Before anybody can hear of it.
         self.cards.iter_mut().for_each(|card| card.host.keep_up(next));
-        self.step_cards(next, moving && !self.jumps, moving);
+        self.step_cards(next, how);
         self.net.step(next, moving);
         for outside in &self.outsides {
             outside.step(next, self.net.cables_mut());
@@ -409,11 +415,11 @@ impl Fabric {
     }
 
     /// A cycle of all cards. What one sends in it another sees in the next at the earliest.
-    fn step_cards(&mut self, now: u64, checked: bool, moving: bool) {
+    fn step_cards(&mut self, now: u64, how: Look) {
         let cables = self.net.cables_mut();
         let mut is_observed = false;
         for card in &mut self.cards {
-            card.begin(now, cables, checked, moving);
+            card.begin(now, cables, how);
             is_observed |= card.is_observed();
         }
         if is_observed {

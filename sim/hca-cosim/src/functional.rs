@@ -3,11 +3,13 @@
 //! Register accesses, interrupts and packets take the time of their links; what the card does in between takes none,
 //! and neither does its access to memory.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::time::Duration;
 
-use hca_functional::{Card, HostPort};
+use hca_functional::{Card, Frame, HostPort, Outgoing};
 use hca_host::{Found, Host, LINE_BYTES, Line, MmioRequest, PcieModel, WriteBeat, earlier};
-use hca_link::{Cable, Dir, LinkError, LinkKind};
+use hca_link::{Cable, Content, Dir, LinkError, LinkKind, Unwritten};
 use hca_switch::IbPort;
 use hca_vsim::DATA_VLS;
 
@@ -19,6 +21,23 @@ use crate::observe::PacketNotes;
 const READ_TIME: Duration = Duration::from_secs(2);
 /// Turns of firmware and card within a cycle.
 const TURNS_MAX: usize = 64;
+
+/// A packet of a connection on its way to another card, which takes it as it is unless somebody has looked at it.
+struct Passed {
+    frame: Box<Frame>,
+    len_bytes: usize,
+}
+
+impl Unwritten for Passed {
+    fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    fn write(&self) -> Vec<u8> {
+        // What a QP makes has the headers of its opcode.
+        self.frame.emit().unwrap_or_default()
+    }
+}
 
 /// The card's end of a cable.
 pub(crate) struct PacketEnd {
@@ -43,10 +62,10 @@ impl PacketEnd {
     }
 
     /// The next packet that has come.
-    fn receive(&mut self, now: u64, cables: &mut [Cable]) -> Option<Vec<u8>> {
+    fn receive(&mut self, now: u64, cables: &mut [Cable]) -> Option<Content> {
         match &mut self.infiniband {
-            Some(port) => port.receive(now, cables),
-            None => Some(cables[self.cable].poll(self.rx, now)?.bytes),
+            Some(port) => port.receive(now, cables).map(Content::Bytes),
+            None => cables[self.cable].poll_content(self.rx, now),
         }
     }
 
@@ -62,14 +81,18 @@ impl PacketEnd {
         &mut self,
         now: u64,
         cables: &mut [Cable],
-        (packet, line): (Vec<u8>, Option<u32>),
+        (packet, line): (Outgoing, Option<u32>),
     ) -> Result<(), LinkError> {
-        match &mut self.infiniband {
-            Some(port) => {
-                port.push(packet, line);
+        let cable = &mut cables[self.cable];
+        match (&mut self.infiniband, packet) {
+            (Some(port), packet) => {
+                port.push(packet.into_bytes(), line);
                 Ok(())
             }
-            None => cables[self.cable].push_packet(self.tx, now, &packet),
+            (None, Outgoing::Bytes(bytes)) => cable.push_packet(self.tx, now, &bytes),
+            (None, Outgoing::Frame { frame, len_bytes }) => {
+                cable.push_unwritten(self.tx, now, Box::new(Passed { frame, len_bytes }))
+            }
         }
     }
 
@@ -170,6 +193,8 @@ pub(crate) struct Functional {
     pub cycle_ps: u64,
     /// Cycles in which it had something to do.
     pub steps: u64,
+    /// What was said last of the next cycle in which it has to be looked at.
+    said: Cell<Option<u64>>,
     card: Card,
 }
 
@@ -184,6 +209,7 @@ impl Functional {
             violations: Vec::new(),
             cycle_ps,
             steps: 0,
+            said: Cell::new(None),
             card: Card::new(ports, NUM_VECTORS, cycle_ps),
         }
     }
@@ -210,6 +236,17 @@ impl Functional {
 
     /// The next cycle in which it has to be looked at.
     pub fn next_event(&self, now: u64, cables: &[Cable], with_links: bool) -> Option<u64> {
+        let next = self.find_next_event(now, cables, with_links);
+        self.said.set(next);
+        next
+    }
+
+    /// The same, as it was said the last time.
+    pub fn said_event(&self) -> Option<u64> {
+        self.said.get()
+    }
+
+    fn find_next_event(&self, now: u64, cables: &[Cable], with_links: bool) -> Option<u64> {
         if self.card.interrupts_firmware() {
             return Some(now + 1);
         }
@@ -262,7 +299,7 @@ impl Functional {
             port.is_up = cables[end.cable].is_up();
             card.set_link_up(index, port.is_up);
             while let Some(packet) = end.receive(now, cables) {
-                card.receive(&mut dma, index, &packet);
+                receive(card, &mut dma, index, packet);
             }
         }
         access_registers(&mut dma, card);
@@ -282,13 +319,32 @@ impl Functional {
                 if !is_up {
                     continue;
                 }
-                port.notes.beat(now, end.kind, &packet, true);
+                let packet = if port.notes.is_on() {
+                    let bytes = packet.into_bytes();
+                    port.notes.beat(now, end.kind, &bytes, true);
+                    Outgoing::Bytes(bytes)
+                } else {
+                    packet
+                };
                 let pushed = end.send(now, cables, (packet, line));
                 dma.broken.extend(pushed.err().map(|error| error.to_string()));
             }
             if let Some(port) = &mut end.infiniband {
                 let left = port.transmit(now, cables, with_links);
                 left.into_iter().for_each(|line| card.packet_left(line));
+            }
+        }
+    }
+}
+
+fn receive(card: &mut Card, dma: &mut Dma<'_>, port: usize, packet: Content) {
+    match packet {
+        Content::Bytes(bytes) => card.receive(dma, port, &bytes),
+        Content::Unwritten(packet) => {
+            let packet: Box<dyn Any> = packet;
+            // Nobody but a card leaves packets unwritten.
+            if let Ok(passed) = packet.downcast::<Passed>() {
+                card.receive_frame(dma, port, &passed.frame, passed.len_bytes);
             }
         }
     }

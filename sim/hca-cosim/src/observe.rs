@@ -86,6 +86,10 @@ impl PacketNotes {
         self.on = on;
     }
 
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
     /// A beat goes out.
     #[inline]
     pub fn beat(&mut self, cycle: u64, link: LinkKind, bytes: &[u8], is_last: bool) {

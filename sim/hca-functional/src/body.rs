@@ -8,7 +8,7 @@ use hca_abi::{
 };
 use hca_fw_core::{NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, NUM_SRQS, line_of};
 
-use crate::keys::DeviceMemory;
+use crate::keys::{DeviceMemory, Run};
 use crate::port::Port;
 use crate::queues::{Cq, Eq};
 use crate::srq::Srq;
@@ -49,6 +49,10 @@ pub(crate) struct Body {
     /// VLs that it says it has.
     pub data_vls: u32,
     pub device_memory: DeviceMemory,
+    /// Room for the runs of a range, empty between two calls.
+    pub runs: Vec<Run>,
+    /// Room for a WQE.
+    pub wqe: Vec<u8>,
     /// Rows of the other tables.
     rows: BTreeMap<(u8, u32), [u8; ROW_BYTES]>,
     pub events: VecDeque<HwEvent>,
@@ -72,6 +76,8 @@ impl Body {
             port_changes: 1,
             data_vls: DATA_VLS,
             device_memory: DeviceMemory::default(),
+            runs: Vec::new(),
+            wqe: Vec::new(),
             rows: BTreeMap::new(),
             events: VecDeque::new(),
             cq_timers: BTreeMap::new(),

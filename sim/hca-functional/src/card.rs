@@ -17,10 +17,34 @@ pub use crate::port::PortCounters;
 /// Packets to itself that a card takes at a time.
 const LOOPED_MAX: usize = 16;
 
+/// A packet that leaves.
+pub enum Outgoing {
+    /// As bytes.
+    Bytes(Vec<u8>),
+    /// Of a connection, not written out: another card can take it so ([`Card::receive_frame`]).
+    Frame {
+        /// The packet.
+        frame: Box<Frame>,
+        /// Bytes that it has when it is written.
+        len_bytes: usize,
+    },
+}
+
+impl Outgoing {
+    /// The packet as bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            // What a QP makes has the headers of its opcode.
+            Self::Frame { frame, .. } => frame.emit().unwrap_or_default(),
+        }
+    }
+}
+
 /// Where a packet has gone that was sent.
 pub(crate) enum Sent {
     /// Out of the port; and whose it was.
-    Out(Vec<u8>, Option<u32>),
+    Out(Outgoing, Option<u32>),
     /// Not further than the card: to itself, or nowhere.
     Inside,
 }
@@ -81,7 +105,10 @@ impl Card {
 
     /// A port may have something to send.
     pub fn wants_to_send(&self, port: usize) -> bool {
-        self.lines.has_ready(port) || self.mads_to_send.iter().any(|(of, _)| usize::from(*of) == port)
+        // It is asked for more often than anything: most of the time firmware has nothing to send.
+        self.lines.has_ready(port)
+            || (!self.mads_to_send.is_empty()
+                && self.mads_to_send.iter().any(|(of, _)| usize::from(*of) == port))
     }
 
     /// The first cycle in which it has something to do by itself.
@@ -97,10 +124,10 @@ impl Card {
     /// The next packet that leaves through a port now.
     ///
     /// With it comes whose it is, for [`Card::packet_left`].
-    pub fn transmit(&mut self, host: &mut dyn HostPort, port: usize) -> Option<(Vec<u8>, Option<u32>)> {
+    pub fn transmit(&mut self, host: &mut dyn HostPort, port: usize) -> Option<(Outgoing, Option<u32>)> {
         for _ in 0..LOOPED_MAX {
             match self.send_next(host, port)? {
-                Sent::Out(bytes, line) => return Some((bytes, line)),
+                Sent::Out(packet, line) => return Some((packet, line)),
                 Sent::Inside => {}
             }
         }
@@ -110,41 +137,57 @@ impl Card {
 
     /// Sends the next packet of a port; `None`: nobody has any.
     pub(crate) fn send_next(&mut self, host: &mut dyn HostPort, port: usize) -> Option<Sent> {
-        let (bytes, frame, line) = match self.next_of_firmware(port) {
-            Some(bytes) => {
-                let frame = Frame::parse(self.body.framing(port), &bytes);
-                (bytes, frame, None)
-            }
-            None => {
-                let (line, frame) = self.lines.next_packet(&mut self.body, host, port)?;
-                // Others are lost, as on a wire without an end.
-                let Some(frame) = self.on_its_lane(port, frame) else {
-                    return Some(Sent::Inside);
-                };
-                let Some(bytes) = frame.emit() else {
-                    return Some(Sent::Inside);
-                };
-                (bytes, Some(frame), Some(line))
-            }
-        };
+        if let Some(bytes) = self.next_of_firmware(port) {
+            return Some(self.send_bytes(host, port, bytes, None));
+        }
+        let (line, mut frame) = self.lines.next_packet(&mut self.body, host, port)?;
+        // Others are lost, as on a wire without an end.
+        if !self.put_on_its_lane(port, &mut frame) {
+            return Some(Sent::Inside);
+        }
+        // What a datagram's receiver is told of its way is in the bytes of its headers, as they are when it is sent.
+        if frame.packet.opcode.service() == hca_wire::Service::Ud {
+            return Some(match frame.emit() {
+                Some(bytes) => self.send_bytes(host, port, bytes, Some(line)),
+                None => Sent::Inside,
+            });
+        }
+        let len_bytes = frame.len_bytes();
+        self.count_sent(port, len_bytes);
+        let ways = self.body.ways(port, &frame.link);
+        if ways.to_self {
+            self.take(host, port, &frame, len_bytes);
+        }
+        Some(match ways.to_others {
+            true => Sent::Out(Outgoing::Frame { frame, len_bytes }, Some(line)),
+            false => Sent::Inside,
+        })
+    }
+
+    fn count_sent(&mut self, port: usize, len_bytes: usize) {
         let counters = &mut self.body.ports[port].counters;
         counters.tx_packets += 1;
-        counters.tx_bytes += bytes.len() as u64;
-        let ways = frame.as_ref().map(|frame| self.body.ways(port, &frame.link));
-        let loops = ways.is_some_and(|ways| ways.to_self);
+        counters.tx_bytes += len_bytes as u64;
+    }
+
+    fn send_bytes(
+        &mut self,
+        host: &mut dyn HostPort,
+        port: usize,
+        bytes: Vec<u8>,
+        line: Option<u32>,
+    ) -> Sent {
+        self.count_sent(port, bytes.len());
         // As it has become by being sent: lengths and checksums are made with its bytes.
-        if let Some(frame) = loops
-            .then(|| Frame::parse(self.body.framing(port), &bytes))
-            .flatten()
-        {
-            self.take(host, port, &frame, &bytes);
+        let frame = Frame::parse(self.body.framing(port), &bytes);
+        let ways = frame.as_ref().map(|frame| self.body.ways(port, &frame.link));
+        if let Some(frame) = frame.filter(|_| ways.is_some_and(|ways| ways.to_self)) {
+            self.take_bytes(host, port, &frame, &bytes);
         }
-        let is_out = ways.is_none_or(|ways| ways.to_others);
-        Some(if is_out {
-            Sent::Out(bytes, line)
-        } else {
-            Sent::Inside
-        })
+        match ways.is_none_or(|ways| ways.to_others) {
+            true => Sent::Out(Outgoing::Bytes(bytes), line),
+            false => Sent::Inside,
+        }
     }
 
     /// A packet that waited behind the port for credits has left in this cycle.
@@ -152,23 +195,26 @@ impl Card {
         self.lines.packet_left(&self.body, line);
     }
 
-    /// A packet with the VL that its SL has now (VL-8); none where the SL has none, or the port carries no data.
-    fn on_its_lane(&self, port: usize, mut frame: Frame) -> Option<Frame> {
-        if is_smp(&frame) {
-            return Some(frame);
+    /// Gives a packet the VL that its SL has now (VL-8). False: the SL has none, or the port carries no data.
+    fn put_on_its_lane(&self, port: usize, frame: &mut Frame) -> bool {
+        if is_smp(frame) {
+            return true;
         }
         let port = &self.body.ports[port];
         if let Link::InfiniBand { lrh, .. } = &mut frame.link {
             lrh.vl = port.vl_of(lrh.sl);
             if u32::from(lrh.vl) == MGMT_VL {
-                return None;
+                return false;
             }
         }
-        port.is_active().then_some(frame)
+        port.is_active()
     }
 
     /// The next packet of firmware through a port.
     fn next_of_firmware(&mut self, port: usize) -> Option<Vec<u8>> {
+        if self.mads_to_send.is_empty() {
+            return None;
+        }
         let at = self
             .mads_to_send
             .iter()
@@ -190,19 +236,47 @@ impl Card {
             self.body.ports[port].counters.rx_crc_errors += 1;
             return;
         };
-        if is_smp(&frame) || (self.body.ports[port].is_active() && self.body.is_for(port, &frame.link)) {
-            self.take(host, port, &frame, bytes);
+        if is_smp(&frame) || self.is_welcome(port, &frame) {
+            self.take_bytes(host, port, &frame, bytes);
         } else {
             self.body.ports[port].counters.rx_drops += 1;
         }
     }
 
-    fn take(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, bytes: &[u8]) {
+    /// A packet has come through a port as another card has left it ([`Outgoing::Frame`]).
+    pub fn receive_frame(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, len_bytes: usize) {
+        if frame.link.framing() != self.body.framing(port) {
+            self.body.ports[port].counters.rx_crc_errors += 1;
+        } else if self.is_welcome(port, frame) {
+            self.take(host, port, frame, len_bytes);
+        } else {
+            self.body.ports[port].counters.rx_drops += 1;
+        }
+    }
+
+    fn is_welcome(&self, port: usize, frame: &Frame) -> bool {
+        self.body.ports[port].is_active() && self.body.is_for(port, &frame.link)
+    }
+
+    fn count_received(&mut self, port: usize, len_bytes: usize) {
         let counters = &mut self.body.ports[port].counters;
         counters.rx_packets += 1;
-        counters.rx_bytes += bytes.len() as u64;
+        counters.rx_bytes += len_bytes as u64;
+    }
+
+    fn take_bytes(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, bytes: &[u8]) {
         if is_for_agent(frame) {
+            self.count_received(port, bytes.len());
             return self.mad_arrives(port as u8, without_crcs(bytes.to_vec()));
+        }
+        self.take(host, port, frame, bytes.len());
+    }
+
+    fn take(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, len_bytes: usize) {
+        self.count_received(port, len_bytes);
+        // A connection's packet has one QP.
+        if let Some(line) = self.body.only_taker(port, frame) {
+            return self.lines.receive(&mut self.body, host, line, frame);
         }
         let takers = self.body.takers(port, frame);
         if takers.is_empty() {

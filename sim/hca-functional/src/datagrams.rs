@@ -72,6 +72,16 @@ impl Body {
         }
     }
 
+    /// The line of the QP that gets a packet for one of the usual numbers, if it is there.
+    pub fn only_taker(&self, port: usize, frame: &Frame) -> Option<u32> {
+        let qpn = frame.packet.dest_qp;
+        if matches!(qpn, QPN_GSI | QPN_SMI | QPN_MULTICAST) {
+            return None;
+        }
+        let there = self.qpc_of(qpn)?;
+        (usize::from(there.port()) == port + 1).then(|| line_of(qpn))
+    }
+
     /// Lines of the QPs that get a packet.
     pub fn takers(&self, port: usize, frame: &Frame) -> Vec<u32> {
         let qpn = frame.packet.dest_qp;
@@ -85,11 +95,7 @@ impl Body {
             (QPN_SMI, _) => GROUP_SMI_HEADS + port as u32,
             (QPN_MULTICAST, Some(mgid)) => GROUP_HASH_HEADS + hash(mgid),
             (QPN_MULTICAST, None) => return Vec::new(),
-            _ => {
-                let there = self.qpc_of(qpn);
-                let is_there = there.is_some_and(|qpc| usize::from(qpc.port()) == port + 1);
-                return is_there.then(|| line_of(qpn)).into_iter().collect();
-            }
+            _ => return self.only_taker(port, frame).into_iter().collect(),
         };
         let row = |at| GroupRow::read_from(self.row(CtxTable::Group, at)).unwrap_or_default();
         let next = |at: &u32| Some(u32::from(row(*at).next())).filter(|next| *next != 0);

@@ -195,19 +195,19 @@ impl Body {
         self.granted(host, user, key, right).map(|_| ())
     }
 
-    /// Where the bytes of a range are. Of a null region (V-133) nowhere.
-    fn runs(
+    /// Where the bytes of a range are, into an empty list. Of a null region (V-133) nowhere.
+    fn find_runs(
         &self,
         host: &mut dyn HostPort,
         user: KeyUser,
         range: Sge,
         right: Access,
-    ) -> Result<Option<Vec<Run>>, Refusal> {
+        runs: &mut Vec<Run>,
+    ) -> Result<(), Refusal> {
         let mpt = self.allowed(host, user, range, right)?;
         if mpt.is_null() {
-            return Ok(None);
+            return Ok(());
         }
-        let mut runs = Vec::new();
         let offset = offset_in(&mpt, range.addr).ok_or(Refusal::Range)?;
         let shift = u32::from(mpt.page_shift());
         if shift == DIRECT_PAGE_SHIFT {
@@ -216,7 +216,7 @@ impl Body {
                 addr,
                 len: range.len as usize,
             });
-            return Ok(Some(runs));
+            return Ok(());
         }
         // Where in the list's first page the region begins is part of the offset.
         let (mut at, mut left) = (mpt.list_offset().wrapping_add(offset), range.len as usize);
@@ -237,27 +237,44 @@ impl Body {
             at = at.wrapping_add(len as u64);
             left -= len;
         }
-        Ok(Some(runs))
+        Ok(())
     }
 
-    /// The bytes of a range.
+    /// Does something with each run of a range, in their order; false: it is not there.
+    fn each_run(
+        &mut self,
+        host: &mut dyn HostPort,
+        user: KeyUser,
+        (range, right): (Sge, Access),
+        mut access: impl FnMut(&mut Self, &mut dyn HostPort, Run) -> bool,
+    ) -> Result<(), Refusal> {
+        // The list is kept: most ranges have one or two runs.
+        let mut runs = std::mem::take(&mut self.runs);
+        let mut done = self.find_runs(host, user, range, right, &mut runs);
+        if done.is_ok() && !runs.iter().all(|run| access(self, host, *run)) {
+            done = Err(Refusal::Range);
+        }
+        runs.clear();
+        self.runs = runs;
+        done
+    }
+
+    /// The bytes of a range, into as many. Those of a null region are zeros.
     pub fn read_key(
         &mut self,
         host: &mut dyn HostPort,
         user: KeyUser,
-        range: Sge,
-        right: Access,
-    ) -> Result<Vec<u8>, Refusal> {
-        let mut bytes = vec![0; range.len as usize];
-        let mut rest = &mut bytes[..];
-        for run in self.runs(host, user, range, right)?.unwrap_or_default() {
-            let (now, later) = rest.split_at_mut(run.len);
-            if !self.read_bus(host, user.func, run.addr, now) {
-                return Err(Refusal::Range);
-            }
-            rest = later;
-        }
-        Ok(bytes)
+        what: (Sge, Access),
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        let mut done = 0;
+        self.each_run(host, user, what, |body, host, run| {
+            let now = &mut out[done..done + run.len];
+            done += run.len;
+            body.read_bus(host, user.func, run.addr, now)
+        })?;
+        out[done..].fill(0);
+        Ok(())
     }
 
     /// Writes to a range.
@@ -270,14 +287,11 @@ impl Body {
         right: Access,
     ) -> Result<(), Refusal> {
         let range = Sge::new(key, va, bytes.len() as u32);
-        let mut rest = bytes;
-        for run in self.runs(host, user, range, right)?.unwrap_or_default() {
-            let (now, later) = rest.split_at(run.len);
-            if !self.write_bus(host, user.func, run.addr, now) {
-                return Err(Refusal::Range);
-            }
-            rest = later;
-        }
-        Ok(())
+        let mut done = 0;
+        self.each_run(host, user, (range, right), |body, host, run| {
+            let now = &bytes[done..done + run.len];
+            done += run.len;
+            body.write_bus(host, user.func, run.addr, now)
+        })
     }
 }

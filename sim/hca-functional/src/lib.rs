@@ -30,9 +30,11 @@ mod port;
 mod queues;
 mod reach;
 mod srq;
+mod timers;
 mod wqe;
 
-pub use card::{Card, PortCounters};
+pub use card::{Card, Outgoing, PortCounters};
+pub use hca_model::Frame;
 pub use looks::{QpIndices, QueueIndices};
 
 /// The host, as the card sees it.

@@ -1,6 +1,6 @@
 //! Queue pairs at work: each is one of the transport's, with the rings that feed it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use hca_abi::{Cqe, HwEventKind, HwEventWho, QpState, Qpc, WcStatus};
 use hca_fw_core::line_of;
@@ -12,6 +12,7 @@ use crate::HostPort;
 use crate::body::Body;
 use crate::keys::KeyUser;
 use crate::reach::{Failure, Reach};
+use crate::timers::Timers;
 use crate::wqe::{LocalWqe, SendWqe};
 
 /// KEY-14.
@@ -68,7 +69,7 @@ pub(crate) struct Lines {
     /// Those that may have something to send, by port from 0.
     ready: Vec<VecDeque<u32>>,
     /// By time in nanoseconds.
-    timers: BTreeSet<(u64, u32)>,
+    timers: Timers,
 }
 
 impl Lines {
@@ -76,7 +77,7 @@ impl Lines {
         Self {
             lines: (0..lines).map(|_| None).collect(),
             ready: vec![VecDeque::new(); ports],
-            timers: BTreeSet::new(),
+            timers: Timers::new(lines),
         }
     }
 
@@ -87,7 +88,7 @@ impl Lines {
 
     /// When the time changes something, in nanoseconds.
     pub fn next_timeout(&self) -> Option<u64> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.first().map(|(at, _)| at)
     }
 
     fn set_timer(&mut self, line: u32, at: Option<u64>) {
@@ -97,13 +98,8 @@ impl Lines {
         if of.timer == at {
             return;
         }
-        if let Some(before) = of.timer {
-            self.timers.remove(&(before, line));
-        }
         of.timer = at;
-        if let Some(at) = at {
-            self.timers.insert((at, line));
-        }
+        self.timers.set(line, at);
     }
 
     /// Send WQEs of a QP that were fetched and have not completed.
@@ -308,7 +304,7 @@ impl Lines {
     /// Time has come to the present.
     pub fn handle_timeouts(&mut self, body: &mut Body, host: &mut dyn HostPort) {
         let now = body.now_ns();
-        while let Some((at, line)) = self.timers.first().copied()
+        while let Some((at, line)) = self.timers.first()
             && at <= now
         {
             self.set_timer(line, None);
@@ -326,7 +322,7 @@ impl Lines {
         body: &mut Body,
         host: &mut dyn HostPort,
         port: usize,
-    ) -> Option<(u32, Frame)> {
+    ) -> Option<(u32, Box<Frame>)> {
         while let Some(line) = self.ready[port].pop_front() {
             if let Some(of) = &mut self.lines[line as usize] {
                 of.is_ready = false;
@@ -337,7 +333,7 @@ impl Lines {
                 let link = of.qp.next_link();
                 let packet = of.qp.next_packet(now, reach)?;
                 count_sent(of, reach, &packet);
-                Some(Frame { link, packet })
+                Some(Box::new(Frame { link, packet }))
             });
             if let Some(frame) = frame.flatten() {
                 self.after(body, line);
@@ -388,7 +384,7 @@ impl Lines {
                         }
                     }
                 };
-                if !of.qp.post_send(request.clone(), reach) {
+                if let Some(request) = of.qp.offer_send(request, reach) {
                     post_later(of, reach, request);
                     return;
                 }

@@ -214,9 +214,15 @@ impl World for Reach<'_> {
         self.body.check_region(self.host, user, key, right)
     }
 
-    fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal> {
+    fn read_to(
+        &mut self,
+        config: &QpConfig,
+        range: Sge,
+        right: Access,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
         let user = self.user(config);
-        self.body.read_key(self.host, user, range, right)
+        self.body.read_key(self.host, user, (range, right), out)
     }
 
     fn write(

@@ -166,7 +166,8 @@ impl Body {
     pub fn fetch_send(&mut self, host: &mut dyn HostPort, qpc: &Qpc, index: u32) -> SendWqe {
         let stride = 64usize << qpc.sq_log_stride();
         let slot = u64::from(index) & ((1 << qpc.sq_log_size()) - 1);
-        let mut bytes = vec![0; stride];
+        let mut bytes = std::mem::take(&mut self.wqe);
+        bytes.resize(stride, 0);
         let was_read = self.look_at(host, qpc.func(), qpc.sq_base() + slot * stride as u64, &mut bytes);
         let ctrl = SqWqeCtrl::read_from(&bytes).unwrap_or_default();
         let signaled = ctrl.signaled() || qpc.sq_sig_all();
@@ -177,6 +178,7 @@ impl Body {
             }
             _ => None,
         };
+        self.wqe = bytes;
         let mut wqe = found.unwrap_or_else(|| {
             let broken = Op::Broken(WcStatus::LocQpOpErr);
             SendWqe::Request(Box::new(SendRequest::new(0, broken, Vec::new())))
@@ -254,14 +256,15 @@ impl Body {
     ) -> Result<RecvRequest, BadReceive> {
         let stride = 64usize << place.log_stride;
         let slot = u64::from(place.index) & ((1 << place.log_size) - 1);
-        let mut bytes = vec![0; stride];
+        let mut bytes = std::mem::take(&mut self.wqe);
+        bytes.resize(stride, 0);
         let was_read = self.look_at(host, func, place.base + slot * stride as u64, &mut bytes);
         let ctrl = RqWqeCtrl::read_from(&bytes).unwrap_or_default();
         let list = bytes
             .get(RqWqeCtrl::BYTES..)
             .and_then(|rest| rest.get(..usize::from(ctrl.num_sge()) * hca_abi::Sge::BYTES));
         let wr_id = place.index.into();
-        match list {
+        let found = match list {
             Some(list) if was_read && ctrl.wqe_index() == place.index => {
                 Ok(RecvRequest::new(wr_id, entries(list)))
             }
@@ -269,7 +272,9 @@ impl Body {
                 wr_id,
                 status: WcStatus::LocQpOpErr,
             }),
-        }
+        };
+        self.wqe = bytes;
+        found
     }
 
     // ---- Memory windows (decision 0036), fast registration (decision 0073)

@@ -2,6 +2,7 @@
 //! last bytes, so that a range may reach the end of the address space.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::iommu::Memory;
 
@@ -39,38 +40,59 @@ pub struct Unmapped {
     pub goes_on: bool,
 }
 
+/// Places for what was found last, log2.
+const LOG_NEAR: u32 = 4;
+/// Addresses that share a place, log2.
+const NEAR_SHIFT: u32 = 12;
+/// The golden ratio: buffers begin at multiples of large numbers.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The mappings of a function.
 #[derive(Default)]
-pub(crate) struct Ranges(BTreeMap<u64, Mapping>);
+pub(crate) struct Ranges {
+    all: BTreeMap<u64, Mapping>,
+    /// Starts of ranges that were found last, by address: hints, which need not be there any more.
+    near: [AtomicU64; 1 << LOG_NEAR],
+}
 
 impl Ranges {
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// The range that holds `addr`, and where in it that is.
     #[inline]
     pub fn find(&self, addr: u64) -> Option<(&Mapping, u64)> {
-        let (start, range) = self.0.range(..=addr).next_back()?;
+        let place = (addr >> NEAR_SHIFT).wrapping_mul(SPREAD) >> (u64::BITS - LOG_NEAR);
+        let near = &self.near[place as usize];
+        let start = near.load(Ordering::Relaxed);
+        if let Some(range) = self.all.get(&start)
+            && let Some(offset) = addr.checked_sub(start)
+            && offset < range.len_bytes
+        {
+            return Some((range, offset));
+        }
+        let (start, range) = self.all.range(..=addr).next_back()?;
+        near.store(*start, Ordering::Relaxed);
         let offset = addr - start;
         (offset < range.len_bytes).then_some((range, offset))
     }
 
     pub fn is_free(&self, start: u64, last: u64) -> bool {
-        let before = self.0.range(..=last).next_back();
+        let before = self.all.range(..=last).next_back();
         before.is_none_or(|(found, range)| found + (range.len_bytes - 1) < start)
     }
 
     /// To be free, which the caller has looked at.
     pub fn insert(&mut self, start: u64, range: Mapping) {
-        self.0.insert(start, range);
+        self.all.insert(start, range);
     }
 
     /// Ends the range with exactly this start and length. None: no range starts there; false: one of another length.
     pub fn remove(&mut self, start: u64, len_bytes: u64) -> Option<bool> {
-        let same = self.0.get(&start)?.len_bytes == len_bytes;
+        let same = self.all.get(&start)?.len_bytes == len_bytes;
         if same {
-            self.0.remove(&start);
+            self.all.remove(&start);
         }
         Some(same)
     }
@@ -89,14 +111,14 @@ impl Ranges {
             return None;
         }
         let mut starts: Vec<u64> = self
-            .0
+            .all
             .range(start..=last)
             .map(|(at, _)| *at)
             .take(limit + 1)
             .collect();
         let goes_on = starts.len() > limit;
         starts.truncate(limit);
-        let ended = starts.iter().filter_map(|at| self.0.remove(at));
+        let ended = starts.iter().filter_map(|at| self.all.remove(at));
         Some(Unmapped {
             len_bytes: ended.map(|range| range.len_bytes).sum(),
             goes_on,

@@ -1,6 +1,7 @@
 //! The cable: two lanes and the captures.
 
 use crate::capture::{Capture, Tap};
+use crate::content::{Content, Unwritten};
 use crate::lane::{Lane, Packet};
 use crate::watch::{Listener, Sighting, Watch};
 use crate::{CableConfig, CableStats, Delivery, Dir, LinkError, PACKET_BYTES_MAX};
@@ -134,6 +135,35 @@ impl Cable {
         self.push_beat(dir, now_cycle, packet, true)
     }
 
+    /// The same of a data packet that is not bytes yet: it need not become any if nobody looks.
+    pub fn push_unwritten(
+        &mut self,
+        dir: Dir,
+        now_cycle: u64,
+        packet: Box<dyn Unwritten>,
+    ) -> Result<(), LinkError> {
+        let is_seen = self.is_looked_at() || self.watches[dir as usize].is_on();
+        if is_seen || !self.lane(dir).partial().is_empty() {
+            return self.push_packet(dir, now_cycle, &packet.write());
+        }
+        if !self.is_up() || self.lane_mut(dir).push_unwritten(now_cycle, packet) {
+            return Ok(());
+        }
+        Err(self.too_long())
+    }
+
+    fn too_long(&self) -> LinkError {
+        LinkError::PacketTooLong {
+            name: self.config.name.clone(),
+            limit_bytes: PACKET_BYTES_MAX,
+        }
+    }
+
+    /// Somebody looks at the bytes of packets.
+    fn is_looked_at(&self) -> bool {
+        self.listener.is_some() || !self.captures.is_empty()
+    }
+
     /// Takes a beat of a packet; `last` ends the packet. An empty last beat of an empty packet is
     /// no packet. While the cable is down nothing arrives.
     ///
@@ -144,11 +174,7 @@ impl Cable {
             return Ok(());
         }
         if !self.lane_mut(dir).push(now_cycle, beat) {
-            let name = self.config.name.clone();
-            return Err(LinkError::PacketTooLong {
-                name,
-                limit_bytes: PACKET_BYTES_MAX,
-            });
+            return Err(self.too_long());
         }
         if last && !self.lane(dir).partial().is_empty() {
             let sent_ps = now_cycle.saturating_mul(self.config.cycle_ps);
@@ -175,7 +201,7 @@ impl Cable {
     ///
     /// A capture that can no longer be written is dropped, and [`Cable::close`] says why.
     pub fn poll(&mut self, dir: Dir, now_cycle: u64) -> Option<Packet> {
-        let packet = self.lane_mut(dir).poll(now_cycle)?;
+        let packet = Packet::from(self.lane_mut(dir).poll(now_cycle)?);
         self.record(Tap::Delivered, dir, now_cycle, &packet.bytes);
         if let Some(listener) = &mut self.listener
             && !self.config.kind.is_link_packet(&packet.bytes)
@@ -183,6 +209,14 @@ impl Cable {
             listener.delivered(dir, now_cycle, &packet.bytes);
         }
         Some(packet)
+    }
+
+    /// The same for a receiver that takes packets as their sender has left them.
+    pub fn poll_content(&mut self, dir: Dir, now_cycle: u64) -> Option<Content> {
+        if self.is_looked_at() {
+            return Some(Content::Bytes(self.poll(dir, now_cycle)?.bytes));
+        }
+        Some(self.lane_mut(dir).poll(now_cycle)?.content)
     }
 
     fn record(&mut self, tap: Tap, dir: Dir, now_cycle: u64, bytes: &[u8]) {

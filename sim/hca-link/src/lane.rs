@@ -1,9 +1,10 @@
 //! One direction of a cable.
 
 use crate::clock::{Line, PS_PER_NS};
+use crate::content::{Content, Unwritten};
 use crate::fault::{Dice, Fate, REORDER_HOLD_NS};
 use crate::{CableConfig, Delivery, Dir, DirStats, LinkKind, PACKET_BYTES_MAX};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// A packet at the far end of a cable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,24 @@ pub struct Packet {
     pub sent_ps: u64,
     /// Time at which its last bit arrives.
     pub last_bit_ps: u64,
+}
+
+/// A packet under way.
+#[derive(Debug)]
+pub(crate) struct Flying {
+    pub content: Content,
+    pub sent_ps: u64,
+    pub last_bit_ps: u64,
+}
+
+impl From<Flying> for Packet {
+    fn from(flying: Flying) -> Self {
+        Self {
+            bytes: flying.content.into_bytes(),
+            sent_ps: flying.sent_ps,
+            last_bit_ps: flying.last_bit_ps,
+        }
+    }
 }
 
 /// Place in the order of delivery: time, then order of sending.
@@ -41,7 +60,8 @@ pub(crate) struct Lane {
     /// Packet that is being pushed.
     partial: Vec<u8>,
     sent_ps: u64,
-    in_flight: BTreeMap<Slot, Packet>,
+    /// In the order of delivery, which is that of sending but for those that wait.
+    in_flight: VecDeque<(Slot, Flying)>,
     held: Vec<Held>,
     /// Last bit of the latest packet that travels in order.
     in_order_ps: u64,
@@ -64,7 +84,7 @@ impl Lane {
             link_dice: Dice::new(link_faults, config.seed, &format!("{stream_name}/link")),
             partial: Vec::new(),
             sent_ps: 0,
-            in_flight: BTreeMap::new(),
+            in_flight: VecDeque::new(),
             held: Vec::new(),
             in_order_ps: 0,
             next_number: 0,
@@ -106,8 +126,15 @@ impl Lane {
             self.partial.clear();
             return false;
         }
-        let mut wire_bytes = beat.len() as u64;
-        if self.partial.is_empty() {
+        self.serialise(now_cycle, beat.len(), self.partial.is_empty());
+        self.partial.extend_from_slice(beat);
+        true
+    }
+
+    /// So many bytes take their time on the line.
+    fn serialise(&mut self, now_cycle: u64, bytes: usize, is_first: bool) {
+        let mut wire_bytes = bytes as u64;
+        if is_first {
             self.sent_ps = self.line.free_ps().max(self.line.cycle_start_ps(now_cycle));
             // The gap belongs behind the packet. In front of it the sum is the same, and a packet
             // on an idle wire arrives one gap, about a nanosecond, late.
@@ -115,7 +142,16 @@ impl Lane {
         }
         self.stats.wire_bytes += wire_bytes;
         self.stats.busy_ps += self.line.send(now_cycle, wire_bytes);
-        self.partial.extend_from_slice(beat);
+    }
+
+    /// Takes a whole data packet that is not bytes yet. False where it is too long.
+    pub(crate) fn push_unwritten(&mut self, now_cycle: u64, packet: Box<dyn Unwritten>) -> bool {
+        let len_bytes = packet.len_bytes();
+        if len_bytes > PACKET_BYTES_MAX {
+            return false;
+        }
+        self.serialise(now_cycle, len_bytes, true);
+        self.send(now_cycle, Content::Unwritten(packet));
         true
     }
 
@@ -126,14 +162,22 @@ impl Lane {
 
     /// Ends the packet: draws its faults and puts what is left of it in flight.
     pub(crate) fn finish(&mut self, now_cycle: u64) {
-        let mut bytes = std::mem::take(&mut self.partial);
+        let bytes = std::mem::take(&mut self.partial);
+        self.send(now_cycle, Content::Bytes(bytes));
+    }
+
+    fn is_link_packet(&self, content: &Content) -> bool {
+        matches!(content, Content::Bytes(bytes) if self.kind.is_link_packet(bytes))
+    }
+
+    fn send(&mut self, now_cycle: u64, mut content: Content) {
         let last_bit_ps = self.line.free_ps() + self.latency_ps;
-        let fate = if self.kind.is_link_packet(&bytes) {
+        let fate = if self.is_link_packet(&content) {
             self.stats.sent_link_packets += 1;
             self.link_dice.roll()
         } else {
             self.stats.sent_packets += 1;
-            self.stats.sent_bytes += bytes.len() as u64;
+            self.stats.sent_bytes += content.len() as u64;
             self.dice.roll()
         };
         if fate.lost {
@@ -141,10 +185,10 @@ impl Lane {
         } else {
             if fate.flips > 0 {
                 self.stats.faults.corrupted += 1;
-                fate.corrupt(&mut bytes);
+                fate.corrupt(content.written());
             }
-            let packet = Packet {
-                bytes,
+            let packet = Flying {
+                content,
                 sent_ps: self.sent_ps,
                 last_bit_ps,
             };
@@ -157,8 +201,11 @@ impl Lane {
     }
 
     /// Puts a packet that is not lost in flight, and its second copy if there is one.
-    fn launch(&mut self, mut packet: Packet, fate: &Fate, now_cycle: u64) {
-        let copy = fate.duplicated.then(|| packet.clone());
+    fn launch(&mut self, mut packet: Flying, fate: &Fate, now_cycle: u64) {
+        let copy = fate.duplicated.then(|| Flying {
+            content: Content::Bytes(packet.content.written().clone()),
+            ..packet
+        });
         if fate.delay_ps > 0 {
             self.stats.faults.delayed += 1;
             packet.last_bit_ps += fate.delay_ps;
@@ -172,7 +219,7 @@ impl Lane {
                 distance: fate.reorder_distance,
             });
         } else {
-            let passes = !self.kind.is_link_packet(&packet.bytes);
+            let passes = !self.is_link_packet(&packet.content);
             self.insert_in_order(packet, now_cycle);
             if passes {
                 self.release_held(now_cycle);
@@ -182,7 +229,7 @@ impl Lane {
             self.stats.faults.duplicated += 1;
             // The copy takes its time on the line, so that a busy line is not asked for more than
             // it can carry.
-            let wire_bytes = copy.bytes.len() as u64 + self.overhead_bytes;
+            let wire_bytes = copy.content.len() as u64 + self.overhead_bytes;
             self.stats.wire_bytes += wire_bytes;
             self.stats.busy_ps += self.line.send(now_cycle, wire_bytes);
             copy.last_bit_ps = self.line.free_ps() + self.latency_ps;
@@ -191,11 +238,11 @@ impl Lane {
     }
 
     /// Puts a packet in flight; its last bit says when it arrives.
-    fn insert(&mut self, packet: Packet, now_cycle: u64) -> Slot {
+    fn insert(&mut self, packet: Flying, now_cycle: u64) -> Slot {
         let deliver_ps = match self.delivery {
             Delivery::LastBit => packet.last_bit_ps,
             Delivery::FirstBeat => {
-                let rest = packet.bytes.len().saturating_sub(CableConfig::BEAT_BYTES);
+                let rest = packet.content.len().saturating_sub(CableConfig::BEAT_BYTES);
                 let rest_ps = self.line.duration_ps(rest as u64);
                 let first_beat_ps = packet.last_bit_ps.saturating_sub(rest_ps);
                 first_beat_ps.max(self.line.cycle_start_ps(now_cycle))
@@ -203,14 +250,19 @@ impl Lane {
         };
         let slot = (deliver_ps, self.next_number);
         self.next_number += 1;
-        self.in_flight.insert(slot, packet);
+        if self.in_flight.back().is_none_or(|(last, _)| *last < slot) {
+            self.in_flight.push_back((slot, packet));
+        } else {
+            let place = self.in_flight.partition_point(|(other, _)| *other < slot);
+            self.in_flight.insert(place, (slot, packet));
+        }
         slot
     }
 
     /// Puts a packet in flight, but not in front of an earlier one: the far end of the wire has the
     /// same rate as the near end.
-    fn insert_in_order(&mut self, mut packet: Packet, now_cycle: u64) {
-        let wire_bytes = packet.bytes.len() as u64 + self.overhead_bytes;
+    fn insert_in_order(&mut self, mut packet: Flying, now_cycle: u64) {
+        let wire_bytes = packet.content.len() as u64 + self.overhead_bytes;
         let earliest_ps = self.in_order_ps + self.line.duration_ps(wire_bytes);
         packet.last_bit_ps = packet.last_bit_ps.max(earliest_ps);
         self.in_order_ps = packet.last_bit_ps;
@@ -221,35 +273,36 @@ impl Lane {
     fn release_held(&mut self, now_cycle: u64) {
         for mut held in std::mem::take(&mut self.held) {
             held.distance -= 1;
-            if !self.in_flight.contains_key(&held.slot) {
+            let found = self.in_flight.binary_search_by_key(&held.slot, |(slot, _)| *slot);
+            let Ok(place) = found else {
                 continue; // It was delivered because its time was over.
-            }
+            };
             if held.distance > 0 {
                 self.held.push(held);
-            } else if let Some(mut packet) = self.in_flight.remove(&held.slot) {
+            } else if let Some((_, mut packet)) = self.in_flight.remove(place) {
                 packet.last_bit_ps = self.in_order_ps;
                 self.insert_in_order(packet, now_cycle);
             }
         }
     }
 
-    pub(crate) fn poll(&mut self, now_cycle: u64) -> Option<Packet> {
-        let entry = self.in_flight.first_entry()?;
-        if entry.key().0 > self.line.cycle_start_ps(now_cycle) {
+    pub(crate) fn poll(&mut self, now_cycle: u64) -> Option<Flying> {
+        let ((deliver_ps, _), _) = self.in_flight.front()?;
+        if *deliver_ps > self.line.cycle_start_ps(now_cycle) {
             return None;
         }
-        let packet = entry.remove();
-        if self.kind.is_link_packet(&packet.bytes) {
+        let (_, packet) = self.in_flight.pop_front()?;
+        if self.is_link_packet(&packet.content) {
             self.stats.delivered_link_packets += 1;
         } else {
             self.stats.delivered_packets += 1;
-            self.stats.delivered_bytes += packet.bytes.len() as u64;
+            self.stats.delivered_bytes += packet.content.len() as u64;
         }
         Some(packet)
     }
 
     pub(crate) fn next_event_cycle(&self) -> Option<u64> {
-        let (&(deliver_ps, _), _) = self.in_flight.first_key_value()?;
-        Some(self.line.cycle_at_or_after(deliver_ps))
+        let ((deliver_ps, _), _) = self.in_flight.front()?;
+        Some(self.line.cycle_at_or_after(*deliver_ps))
     }
 }

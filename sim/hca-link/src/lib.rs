@@ -6,6 +6,7 @@
 //! A sender asks [`Cable::ready`] and pushes a packet beat by beat with [`Cable::push_beat`]. The
 //! cable serialises it at the line rate, draws its faults, and hands it out at the far end through
 //! [`Cable::poll`]. [`BeatStream`] cuts delivered packets into beats at no more than the line rate.
+//! A sender that has its packets in another form pushes them so ([`Unwritten`]): they become bytes when somebody looks.
 //! [`Cable::next_event_cycle`] says how far a simulator may skip.
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod cable;
 mod capture;
 mod clock;
 mod config;
+mod content;
 pub mod erf;
 mod error;
 mod fault;
@@ -24,6 +26,7 @@ mod watch;
 pub use cable::Cable;
 pub use capture::Tap;
 pub use config::{CableConfig, Delivery, Dir, LinkKind};
+pub use content::{Content, Unwritten};
 pub use error::LinkError;
 pub use fault::{FaultCounts, FaultSpec, REORDER_DISTANCE_MAX, REORDER_HOLD_NS};
 pub use lane::Packet;

@@ -39,6 +39,10 @@ impl Watch {
         };
     }
 
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
     pub fn see(&mut self, sent_ps: u64, bytes: &[u8]) {
         if !self.on {
             return;

@@ -54,8 +54,16 @@ impl World for OwnWorld {
         self.memory.check_region(config.domain, key, right)
     }
 
-    fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal> {
-        self.memory.read(config.domain, range, right).map(<[u8]>::to_vec)
+    fn read_to(
+        &mut self,
+        config: &QpConfig,
+        range: Sge,
+        right: Access,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        let found = self.memory.read(config.domain, range, right)?;
+        out.copy_from_slice(found);
+        Ok(())
     }
 
     fn write(
@@ -301,6 +309,18 @@ mod tests {
         assert_eq!(world.memory.bytes(key), Some(&[0; 8][..]));
         let right = [Sge::new(key, 6, 1), Sge::new(key, 0, 2)];
         assert_eq!(world.scatter(&config, &right, 1, &[1, 2]), Ok(()));
-        assert_eq!(world.gather(&config, &right, 0, 3), Ok(vec![0, 1, 2]));
+        let mut gathered = [9; 3];
+        assert_eq!(world.gather_to(&config, &right, 0, &mut gathered), Ok(()));
+        assert_eq!(gathered, [0, 1, 2]);
+        // Of one entry a part.
+        assert_eq!(
+            world.gather_to(&config, &right[1..], 1, &mut gathered[..1]),
+            Ok(())
+        );
+        assert_eq!(gathered, [2, 1, 2]);
+        assert_eq!(
+            world.gather_to(&config, &right[1..], 1, &mut gathered),
+            Err(Refusal::TooShort)
+        );
     }
 }

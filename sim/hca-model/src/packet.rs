@@ -75,10 +75,23 @@ impl Frame {
         })
     }
 
+    /// Bytes of the packet, CRCs and all.
+    pub fn len_bytes(&self) -> usize {
+        self.repr().buffer_len().unwrap_or(0)
+    }
+
     /// The packet as bytes, CRCs and all; `None` where its headers are not those of its opcode, or it is too long.
     pub fn emit(&self) -> Option<Vec<u8>> {
+        let repr = self.repr();
+        let mut bytes = vec![0; repr.buffer_len().ok()?];
+        repr.emit(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    #[inline]
+    fn repr(&self) -> PacketRepr<'_> {
         let packet = &self.packet;
-        let repr = PacketRepr {
+        PacketRepr {
             link: self.link,
             bth: bth::Repr {
                 opcode: packet.opcode as u8,
@@ -92,9 +105,6 @@ impl Frame {
             },
             ext: packet.ext,
             payload: &packet.payload,
-        };
-        let mut bytes = vec![0; repr.buffer_len().ok()?];
-        repr.emit(&mut bytes).ok()?;
-        Some(bytes)
+        }
     }
 }

@@ -42,12 +42,17 @@ impl Qp {
 
     /// QPS-4: false where requests are not taken, or not so long ones.
     pub fn post_send(&mut self, request: SendRequest, world: &mut dyn World) -> bool {
+        self.offer_send(request, world).is_none()
+    }
+
+    /// The same; a request that is not taken comes back.
+    pub fn offer_send(&mut self, request: SendRequest, world: &mut dyn World) -> Option<SendRequest> {
         match self.state {
-            QpState::Reset | QpState::Init | QpState::Rtr => false,
+            QpState::Reset | QpState::Init | QpState::Rtr => Some(request),
             QpState::Err | QpState::Sqe => {
                 let status = WcStatus::WrFlushErr;
                 world.complete(Completion::of_send(self.config.qpn, &request, status));
-                true
+                None
             }
             QpState::Rts | QpState::Sqd => self.requester.post(&self.config, request),
         }

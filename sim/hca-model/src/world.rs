@@ -25,8 +25,21 @@ pub trait World {
     /// Whether the region of a key may be touched, whatever its addresses are.
     fn check_region(&mut self, config: &QpConfig, key: u32, right: Access) -> Result<(), Refusal>;
 
+    /// The bytes of a range, into as many.
+    fn read_to(
+        &mut self,
+        config: &QpConfig,
+        range: Sge,
+        right: Access,
+        out: &mut [u8],
+    ) -> Result<(), Refusal>;
+
     /// The bytes of a range.
-    fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal>;
+    fn read(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = vec![0; range.len as usize];
+        self.read_to(config, range, right, &mut bytes)?;
+        Ok(bytes)
+    }
 
     /// Writes to a range, as long as the bytes are.
     fn write(
@@ -62,17 +75,28 @@ pub trait World {
     /// Something has happened to a QP.
     fn tell(&mut self, event: ModelEvent);
 
-    /// `len` bytes of a gather list from `offset` on.
-    fn gather(&mut self, config: &QpConfig, list: &[Sge], offset: u32, len: u32) -> Result<Vec<u8>, Refusal> {
-        let mut pieces = cut(list, offset, len)?.into_iter();
-        let mut bytes = match pieces.next() {
-            Some(piece) => self.read(config, piece, Access::NONE)?,
-            None => Vec::new(),
-        };
-        for piece in pieces {
-            bytes.extend_from_slice(&self.read(config, piece, Access::NONE)?);
+    /// Bytes of a gather list from `offset` on, as many as there is room for.
+    fn gather_to(
+        &mut self,
+        config: &QpConfig,
+        list: &[Sge],
+        offset: u32,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        if let [only] = list
+            && !out.is_empty()
+            && u64::from(offset) + out.len() as u64 <= only.len.into()
+        {
+            let piece = Sge::new(only.lkey, only.addr.wrapping_add(offset.into()), out.len() as u32);
+            return self.read_to(config, piece, Access::NONE, out);
         }
-        Ok(bytes)
+        let mut rest = out;
+        for piece in cut(list, offset, rest.len() as u32)? {
+            let (now, later) = rest.split_at_mut(piece.len as usize);
+            self.read_to(config, piece, Access::NONE, now)?;
+            rest = later;
+        }
+        Ok(())
     }
 
     /// Puts bytes into a scatter list from `offset` on; nothing is written where any of it is refused.

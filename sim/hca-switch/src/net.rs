@@ -360,6 +360,15 @@ impl Net {
     /// The first cycle in which a switch or an endpoint has something to do. `moving`: something is under way, here or
     /// at a card, so that time-outs of the links count.
     pub fn next_event(&self, moving: bool) -> Option<u64> {
+        let settles = (self.now < self.settles_at).then_some(self.settles_at);
+        // Cables alone: the cards at their ends are asked by whoever has them.
+        if self.switches.is_empty()
+            && self.endpoints.is_empty()
+            && self.eth_switches.is_empty()
+            && self.eth_endpoints.is_empty()
+        {
+            return settles;
+        }
         let switches = self.switches.iter();
         let switches = switches.map(|switch| switch.next_event(&self.cables, moving));
         let endpoints = self.endpoints.iter();
@@ -369,7 +378,6 @@ impl Net {
         let eth_endpoints = self.eth_endpoints.iter();
         let eth_endpoints = eth_endpoints.map(|endpoint| endpoint.next_event(&self.cables, moving));
         let looks = moving && self.deadlock.is_none() && self.holds_packets();
-        let settles = (self.now < self.settles_at).then_some(self.settles_at);
         let all = switches.chain(endpoints).chain(eth_switches).chain(eth_endpoints);
         all.chain([looks.then_some(self.look_at), settles])
             .flatten()

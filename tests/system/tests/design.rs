@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::PathBuf;
+
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
 use hca_cosim::Design;
 use hca_link::LinkKind;
@@ -174,6 +176,34 @@ fn one_program_is_told_the_same() {
             assert_eq!(differs, None, "{kind:?}, {designs:?}");
             assert_eq!(rtl.len(), other.len(), "{kind:?}, {designs:?}");
         }
+    }
+}
+
+/// Between two fast cards a packet of a connection becomes bytes only where somebody looks at it, or the cable changes
+/// it. What a program is told, and when, is the same with a capture that looks at all of them.
+#[test]
+fn who_looks_at_packets_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for faults in ["", "loss=0.02,dup=0.02,reorder=0.02,corrupt=0.02"] {
+        let run = |capture: Option<PathBuf>| {
+            let config = RigConfig {
+                designs: [Design::Model; 2],
+                faults: faults.parse().unwrap(),
+                capture,
+                ..RigConfig::new(11, LinkKind::Ethernet)
+            };
+            let options = path(Mtu::Bytes1024);
+            let mut pair = Pair::new(&config, &options, REGION_BYTES, [LOCAL_AND_REMOTE; 2]);
+            let mut all = Vec::new();
+            for (round, len) in (0..).zip([0, 64, 1025, 9000]) {
+                transfers(&mut pair, round * 100, len, &mut all);
+            }
+            pair.check_memory(faults);
+            (all, pair.rig.now_cycles(), pair.rig.cable_stats())
+        };
+        let unseen = run(None);
+        assert!(unseen.0.iter().all(|told| told.status == WcStatus::Success));
+        assert_eq!(run(Some(folder.path().join("all.pcap"))), unseen, "{faults}");
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Requester {
     ssn: u32,
     /// Messages up to this one may be sent, as far as receives are needed; `None`: the peer tells of no limit.
     lsn: Option<u32>,
+    /// Room for data of the next message that is asked for more than a packet at a time.
+    spare: Vec<u8>,
 }
 
 impl Requester {
@@ -70,20 +72,21 @@ impl Requester {
             broken: None,
             ssn: 0,
             lsn: (config.manners.credits && config.service == crate::Service::Rc).then_some(0),
+            spare: Vec::new(),
         }
     }
 
-    /// Takes a request; false: it is longer than PSNs allow.
-    pub fn post(&mut self, config: &QpConfig, request: SendRequest) -> bool {
+    /// Takes a request; one that is longer than PSNs allow comes back.
+    pub fn post(&mut self, config: &QpConfig, request: SendRequest) -> Option<SendRequest> {
         let packets = request.len().div_ceil(config.mtu_bytes().into()).max(1);
         let len = u32::try_from(request.len()).ok();
         let packets = u32::try_from(packets).ok();
         let (Some(len), Some(packets)) = (len, packets) else {
-            return false;
+            return Some(request);
         };
         let ahead = i64::from(self.end.distance_from(self.una)) + i64::from(packets);
         if ahead > i64::from(PSNS_MAX) {
-            return false;
+            return Some(request);
         }
         self.ssn = (self.ssn + 1) & 0xff_ffff;
         self.queue.push_back(Wqe {
@@ -98,7 +101,7 @@ impl Requester {
             staged: None,
         });
         self.end = self.end.wrapping_add(packets);
-        true
+        None
     }
 
     /// Work that has not completed.
@@ -141,7 +144,7 @@ impl Requester {
         }
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
-        let packet = match segment::build(wqe, at, config, world) {
+        let packet = match segment::build(wqe, at, config, (world, &mut self.spare)) {
             Ok(packet) => packet,
             Err(status) => {
                 self.broken = Some(Broken {
@@ -236,9 +239,13 @@ impl Requester {
 
     /// The oldest WQE has been carried out.
     fn complete_front(&mut self, config: &QpConfig, world: &mut dyn World) {
-        if let Some(wqe) = self.queue.pop_front()
-            && wqe.request.flags.signaled
-        {
+        let Some(wqe) = self.queue.pop_front() else {
+            return;
+        };
+        if let Some((_, room)) = wqe.staged {
+            self.spare = room;
+        }
+        if wqe.request.flags.signaled {
             let completion = Completion::of_send(config.qpn, &wqe.request, WcStatus::Success);
             world.complete(completion);
         }

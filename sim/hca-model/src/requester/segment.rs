@@ -25,7 +25,7 @@ pub(super) fn build(
     wqe: &mut Wqe,
     at: u32,
     config: &QpConfig,
-    world: &mut dyn World,
+    (world, spare): (&mut dyn World, &mut Vec<u8>),
 ) -> Result<Packet, WcStatus> {
     let mtu = config.mtu_bytes();
     if config.service == Service::Ud && wqe.packets > 1 {
@@ -48,7 +48,7 @@ pub(super) fn build(
         let len = (wqe.len - offset).min(mtu);
         packet.payload = match &wqe.request.inline {
             Some(bytes) => bytes[offset as usize..][..len as usize].to_vec(),
-            None => stage(wqe, (offset, len), config, world)?,
+            None => stage(wqe, (offset, len), config, (world, spare))?,
         };
     } else {
         for entry in wqe.request.sges.iter().filter(|entry| entry.len > 0) {
@@ -76,31 +76,39 @@ pub(super) fn build(
 /// Bytes that are asked of memory at a time.
 const STAGE_BYTES: u32 = 1 << 15;
 
-/// So many bytes of a WQE from an offset on. More are fetched with them; where not all of those may be read these alone
-/// are.
+/// So many bytes of a WQE from an offset on. If it has more than those, more are fetched with them, into the room that
+/// is spare; where not all of that may be read these alone are.
 fn stage(
     wqe: &mut Wqe,
     (offset, len): (u32, u32),
     config: &QpConfig,
-    world: &mut dyn World,
+    (world, spare): (&mut dyn World, &mut Vec<u8>),
 ) -> Result<Vec<u8>, WcStatus> {
-    let slice = |staged: &Option<(u32, Vec<u8>)>| {
-        let (first, bytes) = staged.as_ref()?;
+    let slice = |(first, bytes): &(u32, Vec<u8>)| {
         let from = offset.checked_sub(*first)? as usize;
         bytes.get(from..from + len as usize).map(<[u8]>::to_vec)
     };
-    if let Some(bytes) = slice(&wqe.staged) {
+    if let Some(bytes) = wqe.staged.as_ref().and_then(slice) {
         return Ok(bytes);
     }
     let more = (wqe.len - offset).min(STAGE_BYTES.max(len));
-    let staged = world.gather(config, &wqe.request.sges, offset, more);
-    wqe.staged = staged.ok().map(|bytes| (offset, bytes));
-    match slice(&wqe.staged) {
-        Some(bytes) => Ok(bytes),
-        None => world
-            .gather(config, &wqe.request.sges, offset, len)
-            .map_err(|_| WcStatus::LocProtErr),
+    if more > len {
+        let room = wqe.staged.take().map(|(_, room)| room);
+        let mut room = room.unwrap_or_else(|| std::mem::take(spare));
+        room.resize(more as usize, 0);
+        if world
+            .gather_to(config, &wqe.request.sges, offset, &mut room)
+            .is_ok()
+        {
+            let bytes = room[..len as usize].to_vec();
+            wqe.staged = Some((offset, room));
+            return Ok(bytes);
+        }
+        *spare = room;
     }
+    let mut bytes = vec![0; len as usize];
+    let gathered = world.gather_to(config, &wqe.request.sges, offset, &mut bytes);
+    gathered.map(|()| bytes).map_err(|_| WcStatus::LocProtErr)
 }
 
 fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
