@@ -327,9 +327,9 @@ enum hca_wr_opcode {
     HCA_WR_OPCODE_SEND_WITH_INV = 9, /* SEND that invalidates an R_Key at the receiver. */
     HCA_WR_OPCODE_TSO = 10, /* TCP segmentation offload. */
     HCA_WR_OPCODE_REG_MR = 11, /* Register memory under a key that is free (IBV_WR_DRIVER1). */
-    HCA_WR_OPCODE_FLUSH = 14, /* What was written before can be seen by everybody, in order with READs and atomics. */
     HCA_WR_OPCODE_MASKED_ATOMIC_CMP_AND_SWP = 12, /* Compare and swap of some bits (IB_WR_MASKED_ATOMIC_CMP_AND_SWP). */
     HCA_WR_OPCODE_MASKED_ATOMIC_FETCH_AND_ADD = 13, /* Fetch and add by fields (IB_WR_MASKED_ATOMIC_FETCH_AND_ADD). */
+    HCA_WR_OPCODE_FLUSH = 14, /* What was written before can be seen by everybody, in order with READs and atomics. */
     HCA_WR_OPCODE_ATOMIC_WRITE = 15, /* 8 bytes written at once, in order with READs and atomics. */
 };
 
@@ -842,9 +842,8 @@ enum hca_slot_state {
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline
-   data, a FLUSH `sq_wqe_flush` at byte 32, and no data. 32 + 16 * num_sge must not exceed the stride. */
-   data; a masked compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least. 32 +
-   16 * num_sge must not exceed the stride. */
+   data, a FLUSH `sq_wqe_flush` at byte 32, and no data; a masked compare and swap has `sq_wqe_masks`
+   at byte 64, so its stride is 128 at least. 32 + 16 * num_sge must not exceed the stride. */
 struct hca_sq_wqe_ctrl {
     uint8_t bytes[32];
 };
@@ -952,6 +951,7 @@ struct hca_sq_wqe_flush {
 #define HCA_SQ_WQE_FLUSH_PLACEMENT_BITS 4u
 #define HCA_SQ_WQE_FLUSH_SELECTIVITY_LSB 36u
 #define HCA_SQ_WQE_FLUSH_SELECTIVITY_BITS 2u
+
 /* Bytes 64..80 of a masked compare and swap. They leave as they stand here, as the payload of its
    request. */
 struct hca_sq_wqe_masks {

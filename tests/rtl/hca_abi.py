@@ -176,9 +176,9 @@ class WrOpcode(enum.IntEnum):
     SEND_WITH_INV = 0x9
     TSO = 0xa
     REG_MR = 0xb
-    FLUSH = 0xe
     MASKED_ATOMIC_CMP_AND_SWP = 0xc
     MASKED_ATOMIC_FETCH_AND_ADD = 0xd
+    FLUSH = 0xe
     ATOMIC_WRITE = 0xf
 
 
@@ -900,6 +900,8 @@ STRUCTS = {
             "length": (0, 32),
             "placement": (32, 4),
             "selectivity": (36, 2),
+        },
+    },
     "sq_wqe_masks": {
         "bytes": 16,
         "fields": {

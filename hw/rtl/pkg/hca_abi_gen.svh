@@ -250,9 +250,9 @@ typedef enum logic [7:0] {
   WrOpSendWithInv = 8'd9,  // SEND that invalidates an R_Key at the receiver.
   WrOpTso = 8'd10,  // TCP segmentation offload.
   WrOpRegMr = 8'd11,  // Register memory under a key that is free (IBV_WR_DRIVER1).
-  WrOpFlush = 8'd14,  // What was written before can be seen by everybody, in order with READs and atomics.
   WrOpMaskedAtomicCmpAndSwp = 8'd12,  // Compare and swap of some bits (IB_WR_MASKED_ATOMIC_CMP_AND_SWP).
   WrOpMaskedAtomicFetchAndAdd = 8'd13,  // Fetch and add by fields (IB_WR_MASKED_ATOMIC_FETCH_AND_ADD).
+  WrOpFlush = 8'd14,  // What was written before can be seen by everybody, in order with READs and atomics.
   WrOpAtomicWrite = 8'd15  // 8 bytes written at once, in order with READs and atomics.
 } wr_opcode_e;
 
@@ -555,7 +555,6 @@ typedef enum logic [7:0] {
   BthXrcSendLastInv = 8'hb6,
   BthXrcSendOnlyInv = 8'hb7,
   BthXrcFlush = 8'hbc,
-  BthXrcAtomicWrite = 8'hbd
   BthXrcAtomicWrite = 8'hbd,
   BthRcMaskedCmpSwap = 8'hd3,
   BthRcMaskedFetchAdd = 8'hd4,
@@ -611,10 +610,8 @@ localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Ke
 
 // First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic has
 // `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data, a
-// FLUSH `sq_wqe_flush` at byte 32, and no data. 32 + 16 * num_sge must not exceed the stride.
-// `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline data; a
-// masked compare and swap has `sq_wqe_masks` at byte 64, so its stride is 128 at least. 32 + 16 * num_sge
-// must not exceed the stride.
+// FLUSH `sq_wqe_flush` at byte 32, and no data; a masked compare and swap has `sq_wqe_masks` at byte 64, so
+// its stride is 128 at least. 32 + 16 * num_sge must not exceed the stride.
 localparam int unsigned SqWqeCtrlBytes = 32;
 typedef struct packed {
   logic [7:0]     reserved3;
@@ -697,6 +694,7 @@ typedef struct packed {
   logic [3:0]     placement;  // Placement type: bit 0 global visibility, bit 1 persistence.
   logic [31:0]    length;  // Bytes of the range.
 } sq_wqe_flush_t;
+
 // Bytes 64..80 of a masked compare and swap. They leave as they stand here, as the payload of its request.
 localparam int unsigned SqWqeMasksBytes = 16;
 typedef struct packed {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, SqWqeFlush, SqWqeMasks, WrOpcode, wqe_index};
+use hca_abi::{
+    MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, SqWqeFlush, SqWqeMasks, WrOpcode, wqe_index,
+};
 use hca_dev::{DmaBuf, DmaPart};
 use hca_room::NoRoom;
 

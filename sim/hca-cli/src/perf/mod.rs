@@ -129,11 +129,11 @@ impl Op {
         matches!(
             self,
             Self::FetchAdd
-            | Self::CmpSwap
-            | Self::AtomicWrite
-            | Self::Flush
-            | Self::MaskedFetchAdd
-            | Self::MaskedCmpSwap
+                | Self::CmpSwap
+                | Self::AtomicWrite
+                | Self::Flush
+                | Self::MaskedFetchAdd
+                | Self::MaskedCmpSwap
         )
     }
 
