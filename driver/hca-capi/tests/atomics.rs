@@ -267,7 +267,7 @@ fn flush() {
         allow(qps, FLUSH_GLOBAL);
         let qp = ibv_qp_to_qp_ex(qps[0]);
         let flush = builder(qp).unwrap();
-        let mut post = |len: usize, placement: u8, selectivity: u8, key: u32| {
+        let post = |len: usize, placement: u8, selectivity: u8, key: u32| {
             (*qp).wr_start.unwrap()(qp);
             ((*qp).wr_id, (*qp).wr_flags) = (12, IBV_SEND_SIGNALED);
             flush(

@@ -71,6 +71,23 @@ async def atomic_writes_are_reads_of_nothing(dut):
 
 
 @cocotb.test()
+async def flushes_are_reads_of_nothing(dut):
+    """A READ response without data completes it, of no bytes; an ACK behind it asks for it again; data is nothing."""
+    flush = WrOpcode.FLUSH
+    env, qp, first = await sending(dut, (flush, 0), (flush, 0, 0), (WRITE, 8))
+    out = await env.send(*responses(env, qp, first[0], 0))
+    cqe = out.rxw[-1]["cqe"]
+    assert (cqe["opcode"], cqe["byte_len"]) == (WcOpcode.FLUSH, 0) and not out.list
+    assert out.cqes() == [(0, 0)] and out.upd[-1]["rd_done"] == 1
+    out = await env.send(ack(env, qp, first[2]))
+    assert not out.cqes() and out.upd[-1]["rewind"]
+    env, qp, first = await sending(dut, (flush, 0))
+    assert status_of(await env.send(*responses(env, qp, first[0], 8))) == (0, WcStatus.BAD_RESP_ERR)
+    env, qp, first = await sending(dut, (flush, 0))
+    assert status_of(await env.send(ack(env, qp, first[0], 0x62))) == (0, WcStatus.REM_ACCESS_ERR)
+
+
+@cocotb.test()
 async def acknowledge_completes_in_order(dut):
     """REL-1, OP-19, OP-20, QPS-14: one ACK completes all before it, unsignaled ones without a CQE; PSN wrap."""
     env, qp, first = await sending(dut, (WRITE, 600), (SEND, 0, 0), (WrOpcode.SEND_WITH_IMM, 10), (WRITE, 10),
