@@ -88,7 +88,7 @@ impl Responder {
             return Err(self.refuse(Fault::Invalid, config, world));
         }
         if config.service == Service::Xrc
-            && let Err(fault) = self.check_queue(packet, config, world)
+            && let Err(fault) = self.check_queue(config, world)
         {
             return Err(self.refuse(fault, config, world));
         }
@@ -103,10 +103,7 @@ impl Responder {
     }
 
     /// XRC (annex A14): the receive queue that a request names is there, in the same domain, and one for a message.
-    fn check_queue(&self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
-        if packet.ext.ieth.is_some() {
-            return Err(Fault::Invalid);
-        }
+    fn check_queue(&self, config: &QpConfig, world: &mut dyn World) -> Result<(), Fault> {
         let is_open = self.incoming.is_open();
         if is_open && self.incoming.queue() != config.receive_queue {
             return Err(Fault::Queue { is_foreign: false });
