@@ -129,7 +129,8 @@ module fv_vl_list #(
     assign weights = u_dut.weights_q[v];
     assign clipped = (weights > SumW'(255)) ? 8'd255 : weights[7:0];
     always_comb begin
-      if (!rst_q) h_lap: assert (u_dut.less_q[v] == u_dut.lap_q[v] - 8'd1 && (!u_dut.listed_q[v] || u_dut.lap_q[v] != '0));
+      if (!rst_q) h_lap: assert (u_dut.less_q[v] == u_dut.lap_q[v] - 8'd1
+                                 && (!u_dut.listed_q[v] || u_dut.lap_q[v] != '0));
       if (!rst_q && !tbl_q) h_behind: assert (u_dut.listed_q[v] == (weights != '0) && u_dut.lap_q[v] == clipped
                                               && u_dut.less_q[v] == clipped - 8'd1);
     end

@@ -1,5 +1,5 @@
-// What hca_ack_unit decides by, found a cycle before it does: comparisons of a job with the QP's oldest WQE, with the row
-// in hand and with what the requester has sent. On the way to its decision the unit changes neither.
+// What hca_ack_unit decides by, found a cycle before it does: comparisons of a job with the QP's oldest WQE, with the
+// row in hand and with what the requester has sent. On the way to its decision the unit changes neither.
 //   start_i       of the state that the job begins with (first_i): held until the next start_i
 //   every cycle   of the state in hand (st_i) and the row, as they were in the cycle before
 module hca_ack_look
