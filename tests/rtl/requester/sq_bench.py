@@ -91,15 +91,12 @@ class Qp:
         self.func = context.get("func", qpn & 3)
         self.context = dict(state=QpState.RTS, qpn=0xABC000 | qpn, pd=qpn + 0x1000, max_rd_atomic=16, sq_sig_all=0,
                             service=0) | context | {"func": self.func}
-        self.start = start
-        self.sq_psn = psn
+        self.start, self.sq_psn = start, psn
         self.wqes = {}            # index: Wqe
-        self.tail = start         # next index to post
-        self.tail_psn = psn
+        self.tail, self.tail_psn = start, psn   # next index to post
         self.states = {((start, 0), False, 0)}  # (next packet, is the first after a rewind, moves seen)
         self.moves = []           # (position, is a rewind): where it has been told to go
-        self.una = psn            # acknowledged up to here
-        self.una_index = start    # WQE it was last seen in
+        self.una, self.una_index = psn, start   # acknowledged up to here; WQE it was last seen in
         self.una_seen = None      # (una, tail) of that time
         self.reads_done = 0       # READs before that
         self.reads_placed = 0     # READs reported as placed

@@ -249,16 +249,15 @@ async def bad_wqes(dut):
         (dict(opcode=WrOpcode.TSO), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP), WcStatus.LOC_LEN_ERR),
         (dict(opcode=WrOpcode.FLUSH, sges=[(0, 8, 1)]), WcStatus.LOC_QP_OP_ERR),
-        (dict(opcode=WrOpcode.FLUSH, sges=[], raw=dict(length=8)), WcStatus.LOC_QP_OP_ERR),
-        (dict(opcode=WrOpcode.FLUSH, sges=[], raw=dict(inline_data=1)), WcStatus.LOC_QP_OP_ERR),
+        *((dict(opcode=WrOpcode.FLUSH, sges=[], raw=raw), WcStatus.LOC_QP_OP_ERR)
+          for raw in (dict(length=8), dict(inline_data=1))),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(num_sge=2)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(num_sge=0)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(inline_data=1)), WcStatus.LOC_QP_OP_ERR),
-        (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)]), WcStatus.LOC_LEN_ERR),
-        (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)], raw=dict(length=8)), WcStatus.LOC_LEN_ERR),
+        *((dict(opcode=op, sges=[(0, 7, 1)], raw=raw), WcStatus.LOC_LEN_ERR) for raw in ({}, dict(length=8))
+          for op in (WrOpcode.ATOMIC_FETCH_AND_ADD, WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD)),
         (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(length=9)), WcStatus.LOC_LEN_ERR),
         (dict(opcode=WrOpcode.MASKED_ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)]), WcStatus.LOC_QP_OP_ERR),   # 64 bytes
-        (dict(opcode=WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)], raw=dict(length=8)), WcStatus.LOC_LEN_ERR),
         (dict(raw=dict(opcode=0xFF)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=3)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=255)), WcStatus.LOC_QP_OP_ERR),

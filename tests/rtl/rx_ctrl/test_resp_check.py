@@ -243,8 +243,7 @@ async def length_rules(dut):
                   [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004, reth_bytes=8))],
                   [(Op.RC_ATOMIC_WRITE, 8, dict(reth_va=0x1004, reth_bytes=8))], [(Op.RC_ATOMIC_WRITE, 8, reth(7))],
                   [(Op.RC_ATOMIC_WRITE, 4, reth(8))], [(Op.RC_ATOMIC_WRITE, 16, reth(16))],
-                  [(Op.RC_ATOMIC_WRITE, 0, reth(8))],
-                  [(Op.RC_FLUSH, 4, dict(swap_add=1))],
+                  [(Op.RC_ATOMIC_WRITE, 0, reth(8))], [(Op.RC_FLUSH, 4, dict(swap_add=1))],
                   *([(Op.RC_FLUSH, 0, dict(swap_add=feth))] for feth in (0, 4, 7, 8, 0x10, 0x21, 0x31))):
         await expect_fatal(dut, words, 0x61, bad, EPSN + len(words) - 1)
 
