@@ -231,7 +231,7 @@ class Oracle:
                     again, pkt["opcode"] in (Op.RC_CMP_SWAP, Op.RC_FLUSH),
                     pkt["opcode"] in (Op.RC_ATOMIC_WRITE, Op.RC_FLUSH))
                 assert (rsp["va"], rsp["rkey"] << 32 | rsp["len_bytes"]) == (pkt["swap_add"], pkt["compare"])
-                assert pkt["opcode"] == Op.RC_ATOMIC_WRITE or item["masks"] == pkt["masks"]
+                assert pkt["opcode"] in (Op.RC_ATOMIC_WRITE, Op.RC_FLUSH) or item["masks"] == pkt["masks"]
         names = dict(va="va", rkey="rkey", chk="chk_bytes")
         if item["kind"] == KIND_SEND:
             names = dict(offset="msg_offset", index="wqe_index")
