@@ -2,7 +2,8 @@
 // which frees the buffer. A rule that drops, or is gone meanwhile, gets none; if there is none to be the last the frame
 // is at its end (RxdEnd). Two cycles for the first, one for each further copy when the receiver takes it, one for one
 // that drops before others. Everything else passes at once: also a packet of the transport, unless sniffers have its
-// frame, which get their copies before it. While `hold_i` sniffers get none, of whatever it is: they hold nobody up.
+// frame, which get their copies before it. While `hold_i` sniffers get none, of whatever it is: they hold nobody up (it
+// counts from the next cycle on).
 module hca_rx_steer
   import hca_pkg::*;
 (
@@ -32,7 +33,8 @@ module hca_rx_steer
     logic [31:0] tag;
   } action_t;
 
-  logic [Rules-1:0]       there_q, sniffs_q;    // rules
+  logic [Rules-1:0]       there_d, there_q, sniffs_d, sniffs_q;   // rules
+  logic [Rules-1:0]       open_q;     // those that get copies
   action_t [Rules-1:0]    actions_q;  // of each
   logic                   busy_q;     // a frame has been looked at
   logic [Rules-1:0]       left_q;     // rules behind the one in hand
@@ -44,11 +46,19 @@ module hca_rx_steer
 
   assign unused_row = ^rule_wr_i;
 
-  always_ff @(posedge clk_i) begin
-    if (rst_i) there_q <= '0;
-    else if (rule_wr_i.valid) there_q[rule_wr_i.index] <= rule_wr_i.row.valid;
+  always_comb begin
+    {there_d, sniffs_d} = {there_q, sniffs_q};
     if (rule_wr_i.valid) begin
-      sniffs_q[rule_wr_i.index]  <= rule_wr_i.row.sniffs;
+      there_d[rule_wr_i.index]  = rule_wr_i.row.valid;
+      sniffs_d[rule_wr_i.index] = rule_wr_i.row.sniffs;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    there_q  <= rst_i ? '0 : there_d;
+    sniffs_q <= sniffs_d;
+    open_q   <= rst_i ? '0 : there_d & ~(hold_i ? sniffs_d : '0);
+    if (rule_wr_i.valid) begin
       actions_q[rule_wr_i.index] <= '{drops: rule_wr_i.row.drops, spreads: rule_wr_i.row.spreads,
                                       qpn: rule_wr_i.row.qpn, tag: rule_wr_i.row.tag};
     end
@@ -57,7 +67,7 @@ module hca_rx_steer
   assign frame  = in_i.kind == RxdRaw;
   assign packet = !frame && in_i.rules != '0;
   assign left   = (busy_q ? left_q : in_i.rules) & there_q;
-  assign from   = left & ~(hold_i ? sniffs_q : '0);
+  assign from   = (busy_q ? left_q : in_i.rules) & open_q;
   assign lowest = from & (~from + 1'b1);
   assign skips  = action_q.drops && !last_q && !none_q;  // makes no copy
   assign moves  = busy_q && (out_ready_i || skips);

@@ -1,6 +1,6 @@
 // What sniffers may have of the receiver's time. hold_o: no copies for them now, because the receive buffer is filling
 // up, or because copies for `Share` beats and more have been begun since the ones before them were done. So what is
-// under way for them is twice that at most, and a packet, and whoever comes behind waits no longer. A copy counts as
+// under way for them is twice that at most, and some copies, and whoever comes behind waits no longer. A copy counts as
 // its beats and as `Each` for its WQE and completion. Copies of a packet are done when its buffer is freed; buffers are
 // freed in order.
 module hca_sniff_share
