@@ -34,14 +34,13 @@ def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
     room = (qp.stride - 32) // 16
     wqe = Wqe(opcode, signaled=rng.random() < 0.5, solicited=rng.random() < 0.3, fence=rng.random() < 0.1,
               imm=rng.getrandbits(32), remote_addr=rng.getrandbits(48), rkey=rng.getrandbits(32))
-    wqe.remote_srqn = wqe.rkey >> 8
+    wqe.remote_srqn, wqe.operands = wqe.rkey >> 8, (rng.getrandbits(64), rng.getrandbits(64))
     if opcode in ATOMICS:
-        wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
         wqe.sges = [(rng.getrandbits(48), 8, rng.getrandbits(32))]
     elif opcode in ATOMIC_WRITE:
-        wqe.operands, wqe.inline = (rng.getrandbits(64), rng.getrandbits(64)), 8
+        wqe.inline = 8
     elif opcode in FLUSH:
-        wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
+        pass
     elif opcode != WrOpcode.RDMA_READ and rng.random() < 0.25:
         wqe.inline = rng.randint(0, qp.stride - 32)
     else:
