@@ -34,7 +34,7 @@ macro_rules! every_struct {
     };
 }
 every_struct! {
-    SqWqeCtrl SqWqeUdCtrl SqWqeAtomic SqWqeFlush SqWqeBind Sge RqWqeCtrl Cqe Eqe HwEvent
+    SqWqeCtrl SqWqeUdCtrl SqWqeAtomic SqWqeMasks SqWqeFlush SqWqeBind Sge RqWqeCtrl Cqe Eqe HwEvent
     Qpc Mpt KeyTable Forget GidRow GroupRow RuleRow RuleKey Cqc Eqc Srqc
     McastCmd SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
