@@ -365,7 +365,7 @@ module hca_ack_unit
       end
       StMap: begin
         ack_d.blk    = blk_i;
-        ack_d.blk_ok = live_q;  // else there may be no such WQE yet
+        ack_d.blk_ok = live_q && !same_psn(ack_q.una_psn, mark_i.psn);  // else there is no such WQE yet
         state_d      = StWalk;
       end
       StWalk: begin

@@ -101,6 +101,22 @@ async def what_is_no_read_data_waits(dut):
 
 
 @cocotb.test()
+async def nothing_is_sent_behind_what_is_passed(dut):
+    """The last of eight READs, whose rows are one block, has come before the others: where the next one's row is shows
+    only when there is a next one."""
+    env, qp, first = await sending(dut, *[(READ, MTU)] * 8, selective=1)
+    end, only = first[0] + 8, Op.RC_READ_RESPONSE_ONLY
+    assert places(await env.send(data(env, qp, end - 1, op=only))) == [(7, 0)]
+    out = await env.send(*[data(env, qp, psn, op=only) for psn in range(first[0], end - 1)])
+    assert out.cqes() == [(index, 0) for index in range(8)]
+    await env.doorbell(qp, sq=10)
+    for index, opcode in ((8, WRITE), (9, ADD)):
+        await env.emit(qp, index, opcode, end + index - 8, 8)
+    out = await env.send(env.packet(qp, Op.RC_ATOMIC_ACKNOWLEDGE, end + 1, 0, aeth_syndrome=0x1F))
+    assert out.cqes() == [(8, 0), (9, 0)] and not out.ev
+
+
+@cocotb.test()
 async def no_retry_is_left(dut):
     """REL-3: a gap costs a retry; without one the oldest READ fails, and nothing is placed then."""
     env, qp, first = await sending(dut, (READ, 3 * MTU), selective=1, retry_cnt=0)
