@@ -3,7 +3,9 @@
 mod common;
 
 use common::forge::{self, Forged};
-use common::{ALL_MTUS, BASES, BOTH_LINKS, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap};
+use common::{
+    ALL_MTUS, BASES, BOTH_LINKS, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap, on_bad_wires,
+};
 use hca_link::LinkKind;
 use hca_system_tests::{RigConfig, path};
 use hca_verbs::{
@@ -147,26 +149,9 @@ fn in_the_order_of_the_queue() {
 /// never one of two numbers in part.
 #[test]
 fn once_and_never_torn() {
-    for kind in BOTH_LINKS {
-        for (seed, faults) in [
-            (73, "loss=0.05"),
-            (74, "dup=0.3"),
-            (75, "reorder=0.2"),
-            (76, "loss=0.1,dup=0.1,reorder=0.1,corrupt=0.02"),
-            (77, "loss=0.03,dup=0.05,delay_ns=3000"),
-        ] {
-            let config = RigConfig {
-                faults: faults.parse().unwrap(),
-                ..RigConfig::new(seed, kind)
-            };
-            let options = ConnectOptions {
-                psns: (0xff_fff0, 0xff_fff8),
-                rd_atomic: [1, 3, 16][seed as usize % 3],
-                ..path(Mtu::Bytes256)
-            };
-            count_up(pair_on(&config, &options), &format!("{kind:?} {faults}"));
-        }
-    }
+    on_bad_wires(73, |config, options, what| {
+        count_up(pair_on(&config, &options), what)
+    });
 }
 
 fn count_up(mut pair: Pair, what: &str) {

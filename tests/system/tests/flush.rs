@@ -4,7 +4,7 @@
 mod common;
 
 use common::forge::{self, Forged};
-use common::{ALL_MTUS, BOTH_LINKS, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap, xrc};
+use common::{ALL_MTUS, BOTH_LINKS, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap, on_bad_wires, xrc};
 use hca_cosim::Design;
 use hca_host::PcieParams;
 use hca_link::LinkKind;
@@ -204,42 +204,32 @@ fn in_the_order_of_the_queue() {
 /// REL-19: whatever the wire does: what its completion says holds, again and again at the same place.
 #[test]
 fn on_a_bad_wire() {
-    for kind in BOTH_LINKS {
-        for (seed, faults) in [
-            (73, "loss=0.05"),
-            (74, "dup=0.3"),
-            (75, "reorder=0.2"),
-            (76, "loss=0.1,dup=0.1,reorder=0.1,corrupt=0.02"),
-            (77, "loss=0.03,dup=0.05,delay_ns=3000"),
-        ] {
-            let config = RigConfig {
-                faults: faults.parse().unwrap(),
-                ..slow_host(seed, kind, 3_000)
+    on_bad_wires(73, |config, options, what| {
+        let config = RigConfig {
+            faults: config.faults,
+            ..slow_host(config.seed, config.link, 3_000)
+        };
+        let options = ConnectOptions {
+            selective_repeat: config.seed % 2 == 0,
+            ..options
+        };
+        let mut pair = pair_on(&config, &options);
+        for n in 0..40u64 {
+            let len = 40 + 97 * (n as u32 % 9);
+            let bytes = pair.expected(0, n, len);
+            let (write, sge) = (pair.write_to(1, 11), pair.mrs[0].sge(n, len));
+            pair.expect(1, 11, &bytes);
+            pair.post_with(0, n, write, SendFlags::default(), WrData::Sges(&[sge]));
+            let flush = if n % 3 == 0 {
+                region(&pair, 1)
+            } else {
+                range(&pair, 1, 11, len)
             };
-            let options = ConnectOptions {
-                psns: (0xff_fff0, 0xff_fff8),
-                rd_atomic: [1, 3, 16][seed as usize % 3],
-                selective_repeat: seed % 2 == 0,
-                ..path(Mtu::Bytes256)
-            };
-            let mut pair = pair_on(&config, &options);
-            for n in 0..40u64 {
-                let len = 40 + 97 * (n as u32 % 9);
-                let bytes = pair.expected(0, n, len);
-                let (write, sge) = (pair.write_to(1, 11), pair.mrs[0].sge(n, len));
-                pair.expect(1, 11, &bytes);
-                pair.post_with(0, n, write, SendFlags::default(), WrData::Sges(&[sge]));
-                let flush = if n % 3 == 0 {
-                    region(&pair, 1)
-                } else {
-                    range(&pair, 1, 11, len)
-                };
-                post(&mut pair, n, flush);
-                flushed(&first(&mut pair), n);
-                pair.check_memory(&format!("{kind:?} {faults} {n}"));
-            }
+            post(&mut pair, n, flush);
+            flushed(&first(&mut pair), n);
+            pair.check_memory(&format!("{what} {n}"));
         }
-    }
+    });
 }
 
 /// KEY-31, MEM-7, REL-13: what it is refused for, and by what status; the peer's QP fails.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::forge::{self, Forged};
-use common::{ALL_MTUS, BOTH_LINKS, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap};
+use common::{ALL_MTUS, BOTH_LINKS, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap, on_bad_wires};
 use hca_abi::AtomicCap;
 use hca_link::LinkKind;
 use hca_model::Atomic;
@@ -216,27 +216,10 @@ fn random_batches(pair: &mut Pair, batches: u64, what: &str) {
 /// REL-19: each once, and answered as it was, whatever the wire does, and wherever PSNs run over.
 #[test]
 fn exactly_once() {
-    for kind in BOTH_LINKS {
-        for (seed, faults) in [
-            (103, "loss=0.05"),
-            (104, "dup=0.3"),
-            (105, "reorder=0.2"),
-            (106, "loss=0.1,dup=0.1,reorder=0.1,corrupt=0.02"),
-            (107, "loss=0.03,dup=0.05,delay_ns=3000"),
-        ] {
-            let config = RigConfig {
-                faults: faults.parse().unwrap(),
-                ..RigConfig::new(seed, kind)
-            };
-            let options = ConnectOptions {
-                psns: (0xff_fff0, 0xff_fff8),
-                rd_atomic: [1, 3, 16][seed as usize % 3],
-                ..path(Mtu::Bytes256)
-            };
-            let mut pair = pair_on(&config, &options);
-            random_batches(&mut pair, 4, &format!("{kind:?} {faults}"));
-        }
-    }
+    on_bad_wires(103, |config, options, what| {
+        let mut pair = pair_on(&config, &options);
+        random_batches(&mut pair, 4, what);
+    });
 }
 
 /// OP-9, OP-10: eight QPs at one word, a byte of it each: what runs over in one does not reach the next, and each sees

@@ -8,7 +8,7 @@ pub mod words;
 pub mod xrc;
 
 use hca_link::LinkKind;
-use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};
+use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect, path};
 use hca_verbs::{
     Access, AhAttr, ConnectOptions, Cq, Mr, Mtu, PeerInfo, QpAttr, QpAttrMask, QpCap, QpOptions, QpState,
     RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, Sge, WcStatus, WorkCompletion, WrData,
@@ -32,6 +32,32 @@ pub const BOTH_LINKS: [LinkKind; 2] = [LinkKind::Ethernet, LinkKind::InfiniBand]
 
 pub const LOCAL_AND_REMOTE: Access =
     Access::from_bits(Access::LOCAL_WRITE.bits() | Access::REMOTE_WRITE.bits() | Access::REMOTE_READ.bits());
+
+/// REL-19: runs on wires of both links that lose, double, delay and spoil packets, with PSNs that run over and different
+/// numbers of READs and atomics at a time. Seeds follow on one another.
+pub fn on_bad_wires(first_seed: u64, mut run: impl FnMut(RigConfig, ConnectOptions, &str)) {
+    let wires = [
+        "loss=0.05",
+        "dup=0.3",
+        "reorder=0.2",
+        "loss=0.1,dup=0.1,reorder=0.1,corrupt=0.02",
+        "loss=0.03,dup=0.05,delay_ns=3000",
+    ];
+    for kind in BOTH_LINKS {
+        for (seed, faults) in (first_seed..).zip(wires) {
+            let config = RigConfig {
+                faults: faults.parse().unwrap(),
+                ..RigConfig::new(seed, kind)
+            };
+            let options = ConnectOptions {
+                psns: (0xff_fff0, 0xff_fff8),
+                rd_atomic: [1, 3, 16][seed as usize % 3],
+                ..path(Mtu::Bytes256)
+            };
+            run(config, options, &format!("{kind:?} {faults}"));
+        }
+    }
+}
 
 /// Two nodes with one connection and one region each.
 pub struct Pair {
