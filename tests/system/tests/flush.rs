@@ -210,7 +210,7 @@ fn on_a_bad_wire() {
             ..slow_host(config.seed, config.link, 3_000)
         };
         let options = ConnectOptions {
-            selective_repeat: config.seed % 2 == 0,
+            selective_repeat: config.seed.is_multiple_of(2),
             ..options
         };
         let mut pair = pair_on(&config, &options);
