@@ -305,6 +305,40 @@ fn a_read_is_answered_in_full_behind_its_hole() {
     talk.wrong(1, data(Opcode::RcReadResponseLast, 0, len), "bytes instead of");
 }
 
+/// Selective: the answer of an ATOMIC WRITE looks like READ data, and behind a gap nobody keeps it.
+#[test]
+fn only_read_data_is_kept_behind_a_gap() {
+    let mut talk = Talk::new(|spec| spec.selective = true);
+    let read = |psn| request(Opcode::RcReadRequest, psn, 0x1000, MTU);
+    let store = Packet {
+        payload: vec![4; 8],
+        ..request(Opcode::RcAtomicWrite, 0, 0x2000, 8)
+    };
+    let only = |psn, len| data(Opcode::RcReadResponseOnly, psn, len);
+    talk.fine(0, read(0xff_ffff));
+    talk.fine(0, store);
+    talk.lost(1, only(0xff_ffff, MTU as usize));
+    talk.fine(1, only(0, 0));
+    talk.fine(0, read(0xff_ffff));
+    talk.fine(1, only(0xff_ffff, MTU as usize));
+    talk.fine(0, read(1));
+    talk.wrong(0, read(2), "3 READs and atomics outstanding of 2");
+}
+
+/// A notification of congestion has a PSN that says nothing.
+#[test]
+fn notifications_are_no_requests() {
+    let mut talk = Talk::new(|_| ());
+    for qp in QPNS {
+        let notification = Packet {
+            payload: vec![0; 16],
+            ..Packet::new(Opcode::Cnp, qp, Psn::new(0))
+        };
+        talk.fine(usize::from(qp == QPNS[0]), notification);
+    }
+    talk.fine(0, send(0xff_ffff));
+}
+
 /// REL-19, IBA vol1 9.7.5.1.2: a READ that is asked for twice takes nothing away from the one in front.
 #[test]
 fn data_in_front_is_not_given_up() {

@@ -142,8 +142,9 @@ impl Checker {
         self.packets
     }
 
-    /// The connection of a packet, and the end that it is from.
+    /// The connection of a packet, and the end that it is from. A notification of congestion is nobody's.
     fn find(&self, frame: &Frame) -> Option<(usize, usize)> {
+        frame.packet.opcode.operation()?;
         self.connections
             .iter()
             .enumerate()

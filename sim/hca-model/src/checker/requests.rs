@@ -119,6 +119,15 @@ impl Requests {
             .filter(|sent| fetches(sent.opcode))
     }
 
+    /// Whether a PSN and all from another one on belong to READs: data behind a gap is kept of those alone.
+    fn only_reads(&self, from: Psn, to: Psn) -> bool {
+        let (Some(first), Some(last)) = (self.index(from), self.index(to)) else {
+            return false;
+        };
+        let mut all = self.sent.range(first..=last);
+        all.all(|sent| sent.opcode.operation() == Some(Operation::ReadRequest))
+    }
+
     fn cause(&mut self, psn: Psn, rnr: bool) {
         if self.causes.len() == CAUSES {
             self.causes.pop_front();
@@ -152,7 +161,8 @@ impl Requests {
             // Data in between has been lost: it is asked for again.
             self.cause(packet.psn, false);
             let near = (1..=AHEAD_PSNS).contains(&packet.psn.distance_from(self.answered));
-            if spec.selective && is_data && near && !self.ahead.contains(&packet.psn) {
+            let kept = near && self.only_reads(self.answered, packet.psn);
+            if spec.selective && is_data && kept && !self.ahead.contains(&packet.psn) {
                 self.ahead.push(packet.psn);
             }
         } else if is_data {
