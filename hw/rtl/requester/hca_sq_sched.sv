@@ -286,7 +286,8 @@ module hca_sq_sched
       row_new.halt = ev_ack_q.halt || (row.halt && !ev_ack_q.rewind);
       row_new.init = row.init && !ev_ack_q.rewind;
       row_new.seq  = row.seq + 8'(ev_ack_q.rewind);
-      if (ev_ack_q.rewind) row_new.again = ev_ack_q.again;
+      // Whatever moves behind it, the hole may be filled, and what is next may be new: then all comes again from there.
+      row_new.again = ev_ack_q.rewind ? ev_ack_q.again : '0;
     end
     if (is_init) begin
       row_new.halt = 1'b0;

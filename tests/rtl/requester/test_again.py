@@ -96,6 +96,22 @@ async def a_second_gap_keeps_the_place(dut):
     assert not bench.errors
 
 
+@cocotb.test()
+async def a_hole_that_is_filled_before_it_is_taken(dut):
+    """Data that only came late: the hole has been told of, and is filled before the requester has looked. The next READ
+    is new, and whole."""
+    for count in (1, 4):
+        bench, qp = await begin(dut, 5)
+        bench.post(qp, Wqe(WrOpcode.RDMA_READ, [(0, 256 * count, 1)], rkey=5))
+        await bench.until(lambda qp=qp: qp.sent == 1, 500, "the first one")
+        await bench.step(100)
+        bench.post(qp, *[Wqe(WrOpcode.RDMA_READ, [(at << 20, 5 * 256, 1)], rkey=5) for at in (1, 2)])
+        bench.send_ack(qp, 100, rewind=True, again=count)
+        bench.send_ack(qp, 100 + count)
+        await bench.step(600)
+        assert bench.psns[-2:] == [100 + count, 105 + count] and not bench.errors, bench.psns
+
+
 class Peer:
     """Loses packets, keeps what comes behind a gap, and tells of it; answers come late."""
 
