@@ -33,7 +33,7 @@ pub const BOTH_LINKS: [LinkKind; 2] = [LinkKind::Ethernet, LinkKind::InfiniBand]
 pub const LOCAL_AND_REMOTE: Access =
     Access::from_bits(Access::LOCAL_WRITE.bits() | Access::REMOTE_WRITE.bits() | Access::REMOTE_READ.bits());
 
-/// REL-19: runs on wires of both links that lose, double, delay and spoil packets, with PSNs that run over and different
+/// REL-19: runs on wires of both links that lose, double, delay and spoil packets, with PSNs that run over and various
 /// numbers of READs and atomics at a time. Seeds follow on one another.
 pub fn on_bad_wires(first_seed: u64, mut run: impl FnMut(RigConfig, ConnectOptions, &str)) {
     let wires = [
