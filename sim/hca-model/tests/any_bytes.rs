@@ -80,6 +80,7 @@ fn checker(framing: Framing, link: Link) -> Checker {
         pipeline_ns: hca_model::PIPELINE_NS,
         selective: false,
         credits: [false; 2],
+        drops_inside: framing == Framing::Ethernet,
     });
     checker
 }

@@ -35,6 +35,7 @@ impl Talk {
             pipeline_ns: PIPELINE_NS,
             selective: false,
             credits: [false; 2],
+            drops_inside: true,
         };
         change(&mut spec);
         let mut checker = Checker::new(Framing::Ethernet);
@@ -323,6 +324,45 @@ fn only_read_data_is_kept_behind_a_gap() {
     talk.fine(1, only(0xff_ffff, MTU as usize));
     talk.fine(0, read(1));
     talk.wrong(0, read(2), "3 READs and atomics outstanding of 2");
+}
+
+/// Selective: data behind a gap says, too, that what is in front of the READ is there.
+#[test]
+fn what_is_in_front_of_a_gap_is_answered_by_what_is_behind_it() {
+    let mut talk = Talk::new(|spec| spec.selective = true);
+    let len = MTU as usize;
+    talk.fine(0, send(0xff_ffff));
+    talk.fine(0, request(Opcode::RcReadRequest, 0, 0x1000, 3 * MTU));
+    talk.lost(1, data(Opcode::RcReadResponseFirst, 0, len));
+    talk.fine(1, data(Opcode::RcReadResponseMiddle, 1, len));
+    talk.fine(1, data(Opcode::RcReadResponseLast, 2, len));
+    talk.fine(0, request(Opcode::RcReadRequest, 0, 0x1000, MTU));
+    talk.fine(1, data(Opcode::RcReadResponseOnly, 0, len));
+    // All of the first one is there: two more may be under way.
+    for psn in [3, 4] {
+        talk.fine(0, request(Opcode::RcReadRequest, psn, 0x1000, MTU));
+    }
+    talk.wrong(
+        0,
+        request(Opcode::RcReadRequest, 5, 0x1000, MTU),
+        "3 READs and atomics outstanding of 2",
+    );
+}
+
+/// Where ports drop nothing, data that has arrived is there; where the wire makes copies on InfiniBand, it need not be.
+#[test]
+fn what_a_port_may_drop_is_asked_for_again() {
+    for drops_inside in [true, false] {
+        let mut talk = Talk::new(|spec| spec.drops_inside = drops_inside);
+        let read = request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, MTU);
+        talk.fine(0, read.clone());
+        talk.fine(1, data(Opcode::RcReadResponseOnly, 0xff_ffff, MTU as usize));
+        if drops_inside {
+            talk.fine(0, read);
+        } else {
+            talk.wrong(0, read, "without a NAK");
+        }
+    }
 }
 
 /// A notification of congestion has a PSN that says nothing.

@@ -27,6 +27,7 @@ pub struct Judge {
     bench: Rc<RefCell<Bench>>,
     link: LinkKind,
     pipeline_ns: u64,
+    drops_inside: bool,
 }
 
 /// What is heard at a cable: only what a card sends into it and takes out of it.
@@ -76,6 +77,8 @@ impl Judge {
             checker: Checker::new(framing),
             violation: None,
         }));
+        let copies = |cable: &CableId| fabric.cable(*cable).config().faults.dup > 0.0;
+        let drops_inside = link == LinkKind::Ethernet || cables.iter().any(copies);
         let last = cables.len() - 1;
         // Card 0 is at end A of the first cable, card 1 at end B of the last one.
         for (index, cable) in cables.iter().enumerate() {
@@ -93,6 +96,7 @@ impl Judge {
             bench,
             link,
             pipeline_ns: PIPELINE_NS,
+            drops_inside,
         }
     }
 
@@ -131,6 +135,7 @@ impl Judge {
             pipeline_ns: self.pipeline_ns,
             selective: options.selective_repeat,
             credits,
+            drops_inside: self.drops_inside,
         });
     }
 

@@ -57,6 +57,9 @@ pub struct ConnectionSpec {
     pub selective: bool,
     /// Which ends keep to the credits that they are told of (decision 0068).
     pub credits: [bool; 2],
+    /// Ports may drop what has arrived there: they have promised no room for it (Ethernet), or the wire makes copies,
+    /// which nobody has promised room for.
+    pub drops_inside: bool,
 }
 
 /// How long what is on its way through a card with a fast host goes on to leave it.

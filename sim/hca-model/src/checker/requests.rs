@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher as _};
 
-use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, feth, reth};
+use hca_wire::{NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, feth, reth};
 
 use super::credits::Credits;
 use super::message::Message;
@@ -158,10 +158,10 @@ impl Requests {
         let through = if acks && !is_data { next } else { packet.psn };
         let mut reached = self.reach(through);
         if reached != through {
-            // Data in between has been lost: it is asked for again.
+            // Data in between has been lost: it is asked for again. What is in front of the gap is answered by this.
             self.cause(packet.psn, false);
-            let near = (1..=AHEAD_PSNS).contains(&packet.psn.distance_from(self.answered));
-            let kept = near && self.only_reads(self.answered, packet.psn);
+            let near = (1..=AHEAD_PSNS).contains(&packet.psn.distance_from(reached));
+            let kept = near && self.only_reads(reached, packet.psn);
             if spec.selective && is_data && kept && !self.ahead.contains(&packet.psn) {
                 self.ahead.push(packet.psn);
             }
@@ -299,11 +299,9 @@ impl Requests {
             .is_none_or(|sent| ns.saturating_sub(sent.last_ns) >= limit)
     }
 
-    /// On Ethernet a card drops what its buffer has no room for: data of a READ that arrived at its port may be missing
-    /// inside. Credits rule that out on InfiniBand.
+    /// Data of a READ that arrived at the card's port may be missing inside.
     fn may_have_lost_data(&self, psn: Psn, spec: &ConnectionSpec) -> bool {
-        matches!(spec.ends[0].link, Link::Ethernet { .. })
-            && self.fetches(psn, self.answered).next().is_some()
+        spec.drops_inside && self.fetches(psn, self.answered).next().is_some()
     }
 
     /// A packet that has never been sent.

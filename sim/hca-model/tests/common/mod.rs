@@ -161,6 +161,7 @@ impl Pair {
                 pipeline_ns: hca_model::PIPELINE_NS,
                 selective: false,
                 credits: made.map(|config| config.manners.credits),
+                drops_inside: framing == Framing::Ethernet,
             });
         }
         self.checker = Some(checker);
