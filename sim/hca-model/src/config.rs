@@ -1,6 +1,6 @@
 //! What a QP is told before it works (QPS 8.4).
 
-use hca_abi::Mtu;
+use hca_abi::{Mtu, PathMigState};
 use hca_wire::{Link, Psn};
 
 use crate::memory::Access;
@@ -73,6 +73,8 @@ pub struct QpConfig {
     pub link: Link,
     /// P_Key.
     pub pkey: u16,
+    /// APM-3: whether there is another path, and the peer knows of it.
+    pub path_mig_state: PathMigState,
     /// Q_Key (UD).
     pub qkey: u32,
     /// Largest payload.
@@ -113,6 +115,7 @@ impl QpConfig {
             dest_qpn,
             link,
             pkey: 0xffff,
+            path_mig_state: PathMigState::Migrated,
             qkey: 0,
             mtu: Mtu::Bytes1024,
             sq_psn: Psn::new(0),

@@ -9,9 +9,10 @@ use thiserror::Error;
 use crate::config::{QpConfig, Service};
 use crate::memory::{Access, Memory, Refusal, Sge};
 use crate::packet::Frame;
+use crate::paths::Paths;
 use crate::qp::Qp;
 use crate::work::{Completion, RecvRequest, SendRequest};
-use crate::world::{BadReceive, World};
+use crate::world::{BadReceive, PathNews, World};
 
 /// What a model refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -25,6 +26,9 @@ pub enum ModelError {
     /// QPS-5, or the request takes more PSNs than may be outstanding.
     #[error("QP {0:#x} takes no such request in its state")]
     Refused(u32),
+    /// APM-3: no second path is loaded, the service has none, or ARMED was asked for, which comes of itself.
+    #[error("QP {0:#x} has no second path that it could be ready for")]
+    NoPath(u32),
 }
 
 /// An asynchronous event of a QP.
@@ -38,11 +42,12 @@ pub struct ModelEvent {
 
 /// What the QPs of a model work on: its own regions, and lists of everything else.
 #[derive(Default)]
-struct OwnWorld {
+pub(crate) struct OwnWorld {
     memory: Memory,
     receives: BTreeMap<u32, VecDeque<RecvRequest>>,
     completions: VecDeque<Completion>,
-    events: VecDeque<ModelEvent>,
+    pub events: VecDeque<ModelEvent>,
+    pub paths: Paths,
 }
 
 impl World for OwnWorld {
@@ -112,13 +117,19 @@ impl World for OwnWorld {
     fn tell(&mut self, event: ModelEvent) {
         self.events.push_back(event);
     }
+
+    fn path_news(&mut self, config: &QpConfig, news: PathNews<'_>) {
+        let qpn = config.qpn;
+        let told = self.paths.hear(config, news);
+        self.events.extend(told.map(|kind| ModelEvent { qpn, kind }));
+    }
 }
 
 /// See the head of the crate. Times are in nanoseconds of whoever owns it, and must not run backwards.
 #[derive(Default)]
 pub struct Model {
     qps: BTreeMap<u32, Qp>,
-    world: OwnWorld,
+    pub(crate) world: OwnWorld,
     /// The QP that sent last: they take turns.
     turn: u32,
 }
@@ -144,10 +155,11 @@ impl Model {
         if qp.config.receive_queue == qpn {
             self.world.receives.remove(&qpn);
         }
+        self.world.paths.forget(qpn);
         Ok(())
     }
 
-    fn qp(&mut self, qpn: u32) -> Result<(&mut Qp, &mut OwnWorld), ModelError> {
+    pub(crate) fn qp(&mut self, qpn: u32) -> Result<(&mut Qp, &mut OwnWorld), ModelError> {
         let qp = self.qps.get_mut(&qpn).ok_or(ModelError::NoQp(qpn))?;
         Ok((qp, &mut self.world))
     }
@@ -155,6 +167,14 @@ impl Model {
     /// State of a QP.
     pub fn state(&self, qpn: u32) -> Result<QpState, ModelError> {
         self.qps.get(&qpn).map(|qp| qp.state).ok_or(ModelError::NoQp(qpn))
+    }
+
+    /// What a QP has been told, and where it is by now.
+    pub fn config(&self, qpn: u32) -> Result<QpConfig, ModelError> {
+        self.qps
+            .get(&qpn)
+            .map(|qp| qp.config)
+            .ok_or(ModelError::NoQp(qpn))
     }
 
     /// Send requests of a QP that have not completed.
@@ -248,6 +268,7 @@ impl Model {
         } else if let Some(qp) = self.qps.get_mut(&frame.packet.dest_qp) {
             qp.handle(now, frame, &mut self.world);
         }
+        self.change_paths();
     }
 
     /// The next packet that leaves now: the QPs take turns, a packet each.
@@ -281,6 +302,7 @@ impl Model {
         for qp in self.qps.values_mut() {
             qp.handle_timeout(now, &mut self.world);
         }
+        self.change_paths();
     }
 
     /// The oldest completion.

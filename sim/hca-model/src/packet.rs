@@ -17,6 +17,8 @@ pub struct Packet {
     pub ack_req: bool,
     /// OP-16.
     pub solicited: bool,
+    /// APM-3: the sender is on the path that it has, and wants no other.
+    pub mig_req: bool,
     /// Extended headers, as the opcode asks for them.
     pub ext: ExtHeaders,
     /// Without pad bytes.
@@ -33,6 +35,7 @@ impl Packet {
             pkey: 0xffff,
             ack_req: false,
             solicited: false,
+            mig_req: true,
             ext: ExtHeaders::default(),
             payload: Vec::new(),
         }
@@ -66,6 +69,7 @@ impl Frame {
             pkey: bth.pkey,
             ack_req: bth.ack_req,
             solicited: bth.solicited,
+            mig_req: bth.mig_req,
             ext: *whole.ext(),
             payload: whole.payload().to_vec(),
         };
@@ -96,7 +100,7 @@ impl Frame {
             bth: bth::Repr {
                 opcode: packet.opcode as u8,
                 solicited: packet.solicited,
-                mig_req: true,
+                mig_req: packet.mig_req,
                 pkey: packet.pkey,
                 dest_qp: packet.dest_qp,
                 ack_req: packet.ack_req,

@@ -1,6 +1,6 @@
 //! A queue pair: both sides of it, and its state.
 
-use hca_abi::{QpState, WcStatus};
+use hca_abi::{PathMigState, QpState, WcStatus};
 use hca_wire::{Link, Psn};
 
 use crate::config::{QpConfig, Service};
@@ -11,7 +11,7 @@ use crate::packet::{Frame, Packet};
 use crate::requester::{Requester, opcode_of};
 use crate::responder::{Failed, Responder};
 use crate::work::{Completion, SendRequest};
-use crate::world::World;
+use crate::world::{PathNews, World};
 
 /// A queue pair. [`crate::Model`] has a list of them in one world; whoever has another [`World`] drives them itself.
 pub struct Qp {
@@ -100,15 +100,18 @@ impl Qp {
             config.receive_queue = header.xrcsrq;
         }
         let hears = !matches!(self.state, QpState::Reset | QpState::Init | QpState::Err);
-        if !hears || !pkeys_match(packet.pkey, config.pkey) {
-            return;
-        }
         let is_own = packet
             .opcode
             .operation()
             .is_some_and(|operation| opcode_of(config.service, operation) == Some(packet.opcode));
         // An opcode of another service is nobody's (IBA vol1 9.6.1.4).
-        if !is_own {
+        if !hears || !is_own {
+            return;
+        }
+        if self.is_asked_to_migrate(packet) {
+            return world.path_news(&config, PathNews::Asked(frame));
+        }
+        if !pkeys_match(packet.pkey, config.pkey) {
             return;
         }
         if config.service == Service::Ud {
@@ -120,12 +123,20 @@ impl Qp {
         if !same_sender(&frame.link, &config.link) {
             return;
         }
+        if config.path_mig_state == PathMigState::Rearm && !packet.mig_req {
+            world.path_news(&config, PathNews::Armed);
+        }
         if packet.opcode.is_response() {
             let failed = self.requester.answer(now, packet, &config, world);
-            self.settle(failed, world);
+            self.settle(now, failed, world);
         } else if let Err(failed) = self.responder.request(now, packet, &config, world) {
             self.refused(failed, world);
         }
+    }
+
+    /// APM-3: the sender of a packet has migrated, and this QP, which has another path, has not.
+    pub fn is_asked_to_migrate(&self, packet: &Packet) -> bool {
+        self.config.path_mig_state == PathMigState::Armed && packet.mig_req
     }
 
     /// Headers of the next packet: a datagram has its own.
@@ -135,6 +146,12 @@ impl Qp {
 
     /// The next packet: answers first.
     pub fn next_packet(&mut self, now: u64, world: &mut dyn World) -> Option<Packet> {
+        let mut packet = self.make_packet(now, world)?;
+        packet.mig_req = self.config.path_mig_state == PathMigState::Migrated;
+        Some(packet)
+    }
+
+    fn make_packet(&mut self, now: u64, world: &mut dyn World) -> Option<Packet> {
         match self.responder.next_packet(now, &self.config, world) {
             Some(Ok(packet)) => return Some(packet),
             Some(Err(failed)) => {
@@ -147,7 +164,7 @@ impl Qp {
             return None;
         }
         let packet = self.requester.next_packet(now, &self.config, world);
-        self.settle(None, world);
+        self.settle(now, None, world);
         packet
     }
 
@@ -167,15 +184,19 @@ impl Qp {
     pub fn handle_timeout(&mut self, now: u64, world: &mut dyn World) -> bool {
         let waited = self.requester.awaits_answer(now);
         let failed = self.requester.handle_timeout(now);
-        self.settle(failed, world);
+        self.settle(now, failed, world);
         waited
     }
 
     /// A send that has failed, or one at fault whose turn has come.
-    fn settle(&mut self, failed: Option<WcStatus>, world: &mut dyn World) {
+    fn settle(&mut self, now: u64, failed: Option<WcStatus>, world: &mut dyn World) {
         let Some(status) = failed.or_else(|| self.requester.fault()) else {
             return;
         };
+        if status == WcStatus::RetryExcErr && self.config.path_mig_state == PathMigState::Armed {
+            self.requester.wait_for_path(now, &self.config);
+            return world.path_news(&self.config, PathNews::Failed);
+        }
         self.requester.fail(&self.config, status, world);
         if self.config.service.is_reliable() {
             self.fail_receives(world);

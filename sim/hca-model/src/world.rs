@@ -5,6 +5,7 @@ use hca_abi::WcStatus;
 use crate::config::QpConfig;
 use crate::memory::{Access, Refusal, Sge, cut};
 use crate::model::ModelEvent;
+use crate::packet::Frame;
 use crate::work::{Completion, RecvRequest};
 
 /// A receive that is at fault before a byte has come: it completes with this.
@@ -14,6 +15,17 @@ pub struct BadReceive {
     pub wr_id: u64,
     /// How it completes.
     pub status: WcStatus,
+}
+
+/// What a QP learns of its paths. It stays on the one that it has: whoever has the QP changes that (APM-5).
+#[derive(Clone, Copy, Debug)]
+pub enum PathNews<'a> {
+    /// REARM: the peer has loaded a second path, too.
+    Armed,
+    /// ARMED: a packet has come whose sender has migrated. It is dropped, and comes again.
+    Asked(&'a Frame),
+    /// ARMED: the retries are exhausted. They begin anew after a wait.
+    Failed,
 }
 
 /// See the head of the module. [`crate::Model`] has one of its own, with regions that are bytes of its own; a card has
@@ -74,6 +86,11 @@ pub trait World {
 
     /// Something has happened to a QP.
     fn tell(&mut self, event: ModelEvent);
+
+    /// Something about the paths of a QP in REARM or ARMED.
+    fn path_news(&mut self, config: &QpConfig, news: PathNews<'_>) {
+        let _ = (config, news);
+    }
 
     /// Bytes of a gather list from `offset` on, as many as there is room for.
     fn gather_to(

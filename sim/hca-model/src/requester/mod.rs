@@ -20,6 +20,9 @@ use crate::world::World;
 /// PSNs that posted work may take: less than half of all, so that earlier and later stay apart.
 const PSNS_MAX: i32 = 1 << 22;
 
+/// How long a requester waits for another path when its own has failed (decision 0070).
+const PATH_WAIT_NS: u64 = 160_000;
+
 /// A send WQE at fault: it completes with this once everything before it has.
 #[derive(Clone, Copy, Debug)]
 struct Broken {
@@ -271,6 +274,15 @@ impl Requester {
         self.deadline.filter(|deadline| *deadline <= now)?;
         self.deadline = None;
         self.go_back()
+    }
+
+    /// APM-1: the path has failed, and there is another one. Meanwhile it is as after an RNR NAK, and the retries begin
+    /// anew.
+    pub fn wait_for_path(&mut self, now: u64, config: &QpConfig) {
+        self.retries_left = config.retry_cnt;
+        self.rnr_until = Some(now + PATH_WAIT_NS);
+        self.deadline = None;
+        self.cursor = self.una;
     }
 
     /// REL-3: everything from the oldest PSN without an answer on is sent again, if a retry is left.
