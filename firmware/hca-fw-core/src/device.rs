@@ -59,10 +59,6 @@ impl Control {
         } else {
             0
         };
-        let migration = match self.has_transport_alone() {
-            true => 0,
-            false => device_cap::AUTO_PATH_MIG,
-        };
         d.set_device_cap_flags(
             raw | device_cap::BAD_PKEY_CNTR
                 | device_cap::BAD_QKEY_CNTR
@@ -71,7 +67,7 @@ impl Control {
                 | device_cap::RC_RNR_NAK_GEN
                 | device_cap::PORT_ACTIVE_EVENT
                 | device_cap::XRC
-                | migration
+                | device_cap::AUTO_PATH_MIG
                 | device_cap::MEM_WINDOW
                 | device_cap::MEM_MGT_EXTENSIONS
                 | device_cap::MEM_WINDOW_TYPE_2B

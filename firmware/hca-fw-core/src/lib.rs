@@ -290,9 +290,6 @@ impl Firmware {
     #[cfg(feature = "std")]
     pub fn set_transport_alone(&mut self) {
         self.control.transport_alone = true;
-        for port in self.control.ports.iter_mut() {
-            port.migrates = false;
-        }
     }
 
     /// The state after reset, on the heap (hosts only: it is larger than many stacks).

@@ -31,7 +31,7 @@ const FULL_MEMBER: u16 = 1 << 15;
 impl Control {
     /// Its service knows a second path: RC, UC.
     pub(crate) fn can_migrate(&self, line: u32) -> bool {
-        !self.has_transport_alone() && matches!(self.qps[line as usize].service(), Service::Rc | Service::Uc)
+        matches!(self.qps[line as usize].service(), Service::Rc | Service::Uc)
     }
 
     /// What MODIFY_QP says of migration, into `attr`, which has all the rest already. True: the QP migrates, and `attr`

@@ -56,8 +56,6 @@ pub(crate) struct Port {
     /// Which, from 0.
     index: u8,
     identity: Identity,
-    /// APM-2.
-    pub migrates: bool,
     enabled: bool,
     /// Functions were told last that it is up.
     pub is_announced: bool,
@@ -108,7 +106,6 @@ impl Port {
         Self {
             index,
             identity,
-            migrates: true,
             enabled: false,
             is_announced: false,
             seen: (PortState::Down, false),
@@ -214,7 +211,7 @@ impl Port {
     /// Its port_cap_flags.
     pub fn capabilities(&self) -> u32 {
         let sm = if self.is_sm { port_cap::SM } else { 0 };
-        port_cap_flags(self.infiniband()) | sm | if self.migrates { port_cap::AUTO_MIGR } else { 0 }
+        port_cap_flags(self.infiniband()) | sm | port_cap::AUTO_MIGR
     }
 
     /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes

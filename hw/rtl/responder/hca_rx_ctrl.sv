@@ -425,7 +425,7 @@ module hca_rx_ctrl
   always_comb begin
     st_new = st;
     unique case (state_q)
-      StRead: st_new = st_written(st, qpc_wr_i, mark, resume, leaves);
+      StRead: st_new = st_written(st, ctx, qpc_wr_i, mark, resume, leaves);
       StResp: begin
         st_new.resp = resp_new;
         st_new.dead    = st.dead || resp_dead;

@@ -276,14 +276,14 @@ impl Card {
         self.count_received(port, len_bytes);
         // A connection's packet has one QP.
         if let Some(line) = self.body.only_taker(port, frame) {
-            return self.lines.receive(&mut self.body, host, line, frame);
+            return self.lines.receive(&mut self.body, host, port, line, frame);
         }
         let takers = self.body.takers(port, frame);
         if takers.is_empty() {
             self.body.ports[port].counters.stray_packets += 1;
         }
         for line in takers {
-            self.lines.receive(&mut self.body, host, line, frame);
+            self.lines.receive(&mut self.body, host, port, line, frame);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Packets that come: whose they are.
 
-use hca_abi::{CtxTable, GROUP_HASH_HEADS, GROUP_ROWS, GROUP_SMI_HEADS, GroupRow};
+use hca_abi::{CtxTable, GROUP_HASH_HEADS, GROUP_ROWS, GROUP_SMI_HEADS, GroupRow, PathMigState};
 use hca_fw_core::line_of;
 use hca_model::Frame;
 use hca_wire::{Framing, Link, Network, QPN_GSI, QPN_MULTICAST, QPN_SMI};
@@ -15,23 +15,24 @@ fn hash(mgid: [u8; 16]) -> u32 {
     (0..22).fold(0, |hash, piece| hash ^ (bits >> (6 * piece)) as u32 & 63)
 }
 
-/// Where a packet goes to, as a GID; none without a global header.
-fn destination_gid(link: &Link) -> Option<[u8; 16]> {
+/// Where a packet comes from and where it goes to, as GIDs; none without a global header.
+pub(crate) fn gids(link: &Link) -> Option<([u8; 16], [u8; 16])> {
+    let of_ipv4 = |addr: [u8; 4]| {
+        let mut gid = [0; 16];
+        gid[10..12].copy_from_slice(&[0xff, 0xff]);
+        gid[12..].copy_from_slice(&addr);
+        gid
+    };
     match link {
-        Link::InfiniBand { grh, .. } => grh.map(|grh| grh.dgid),
+        Link::InfiniBand { grh, .. } => grh.map(|grh| (grh.sgid, grh.dgid)),
         Link::Ethernet {
             ip: Network::Ipv6(ip),
             ..
-        } => Some(ip.dst_addr),
+        } => Some((ip.src_addr, ip.dst_addr)),
         Link::Ethernet {
             ip: Network::Ipv4(ip),
             ..
-        } => {
-            let mut gid = [0; 16];
-            gid[10..12].copy_from_slice(&[0xff, 0xff]);
-            gid[12..].copy_from_slice(&ip.dst_addr);
-            Some(gid)
-        }
+        } => Some((of_ipv4(ip.src_addr), of_ipv4(ip.dst_addr))),
     }
 }
 
@@ -72,21 +73,23 @@ impl Body {
         }
     }
 
-    /// The line of the QP that gets a packet for one of the usual numbers, if it is there.
+    /// The line of the QP that gets a packet for one of the usual numbers, if it is there. Whoever has migrated may ask
+    /// through another port (APM-3).
     pub fn only_taker(&self, port: usize, frame: &Frame) -> Option<u32> {
         let qpn = frame.packet.dest_qp;
         if matches!(qpn, QPN_GSI | QPN_SMI | QPN_MULTICAST) {
             return None;
         }
         let there = self.qpc_of(qpn)?;
-        (usize::from(there.port()) == port + 1).then(|| line_of(qpn))
+        let asks = || there.path_mig_state() == u8::from(PathMigState::Armed) && frame.packet.mig_req;
+        (usize::from(there.port()) == port + 1 || asks()).then(|| line_of(qpn))
     }
 
     /// Lines of the QPs that get a packet.
     pub fn takers(&self, port: usize, frame: &Frame) -> Vec<u32> {
         let qpn = frame.packet.dest_qp;
         let mgid = match qpn {
-            QPN_MULTICAST => destination_gid(&frame.link),
+            QPN_MULTICAST => gids(&frame.link).map(|(_, destination)| destination),
             _ => None,
         };
         let head = match (qpn, mgid) {

@@ -191,7 +191,7 @@ impl Lines {
             return;
         };
         let of = self.lines[line as usize].get_or_insert_with(|| Box::new(Line::new(config)));
-        of.qp.config = config;
+        of.qp.set_config(config);
         of.port_changes = 0;
         if starts_sends {
             of.qp.restart_sends();
@@ -260,10 +260,22 @@ impl Lines {
         });
     }
 
-    /// A packet for a QP.
-    pub fn receive(&mut self, body: &mut Body, host: &mut dyn HostPort, line: u32, frame: &Frame) {
+    /// A packet for a QP, through a port.
+    pub fn receive(
+        &mut self,
+        body: &mut Body,
+        host: &mut dyn HostPort,
+        port: usize,
+        line: u32,
+        frame: &Frame,
+    ) {
         let now = body.now_ns();
         self.with(body, host, line, Some(frame), |of, reach| {
+            reach.port = port;
+            if of.qp.is_asked_to_migrate(&frame.packet) {
+                // It is reported, and comes again when the QP is on that path.
+                return of.qp.handle(now, frame, reach);
+            }
             if !judge(of, reach, frame) {
                 return;
             }
@@ -326,6 +338,11 @@ impl Lines {
         while let Some(line) = self.ready[port].pop_front() {
             if let Some(of) = &mut self.lines[line as usize] {
                 of.is_ready = false;
+            }
+            if usize::from(body.qpcs[line as usize].port()) != port + 1 {
+                // It has migrated.
+                self.wake(body, line);
+                continue;
             }
             self.refill(body, host, line);
             let now = body.now_ns();

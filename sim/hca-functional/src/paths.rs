@@ -1,6 +1,6 @@
 //! Headers of the network: from contexts and WQEs.
 
-use hca_abi::{CtxTable, GidRow, MGMT_VL, Mtu, QpState, Qpc, SqWqeUdCtrl};
+use hca_abi::{CtxTable, GidRow, MGMT_VL, Mtu, PathMigState, QpState, Qpc, SqWqeUdCtrl};
 use hca_fw_core::NUM_GIDS;
 use hca_model::{Access, Manners, QpConfig, Service};
 use hca_wire::{LID_PERMISSIVE, Link, Network, Psn, ethernet, grh, ipv4, ipv6, lrh, udp};
@@ -172,6 +172,7 @@ impl Body {
             service,
             source_qpn,
             pkey: port.pkey(qpc.pkey_index()),
+            path_mig_state: PathMigState::try_from(qpc.path_mig_state()).unwrap_or(PathMigState::Migrated),
             qkey: qpc.qkey(),
             mtu: Mtu::try_from(qpc.path_mtu()).unwrap_or(Mtu::Bytes256),
             sq_psn: Psn::new(qpc.sq_psn()),

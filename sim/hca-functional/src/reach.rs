@@ -1,16 +1,19 @@
 //! What a queue pair of the transport reaches: the rings, keys and memory of the function that has it.
 
 use hca_abi::{
-    Cqe, EventKind, HwEventWho, PD_ANY, Qpc, WC_SL_ROCE_IPV4, WC_SL_ROCE_IPV6, WcOpcode, WcStatus, wc_flag,
+    Cqe, EventKind, HwEventKind, HwEventWho, PD_ANY, Qpc, WC_SL_ROCE_IPV4, WC_SL_ROCE_IPV6, WcOpcode,
+    WcStatus, wc_flag,
 };
 use hca_fw_core::line_of;
 use hca_model::{
-    Access, BadReceive, Completion, Frame, ModelEvent, QpConfig, RecvRequest, Refusal, Service, Sge, World,
+    Access, BadReceive, Completion, Frame, ModelEvent, PathNews, QpConfig, RecvRequest, Refusal, Service,
+    Sge, World,
 };
 use hca_wire::{Link, Network};
 
 use crate::HostPort;
 use crate::body::Body;
+use crate::datagrams::gids;
 use crate::keys::KeyUser;
 use crate::port::PortCounters;
 
@@ -31,6 +34,8 @@ pub(crate) struct Reach<'a> {
     pub qpc: Qpc,
     /// The packet that is handled.
     pub frame: Option<&'a Frame>,
+    /// Through which port, from 0, it has come.
+    pub port: usize,
     /// The first thing that went wrong.
     pub failure: Option<Failure>,
 }
@@ -42,6 +47,7 @@ impl<'a> Reach<'a> {
             host,
             qpc,
             frame: None,
+            port: 0,
             failure: None,
         }
     }
@@ -203,6 +209,26 @@ pub(crate) fn is_multicast_lid(lid: u16) -> bool {
     (0xc000..0xffff).contains(&lid)
 }
 
+/// Cause of PATH_ASKED: what of the way of a packet firmware compares with a path ([`HwEventKind::PathAsked`]).
+fn asked_by(port: usize, frame: &Frame) -> u32 {
+    const PORT_BIT: u32 = 16;
+    const FULL_MEMBER: u16 = 1 << 15;
+    let pkey = frame.packet.pkey;
+    let place = match frame.link {
+        Link::InfiniBand { lrh, .. } => lrh.slid,
+        Link::Ethernet { .. } => gids(&frame.link).map_or(0, |(source, destination)| {
+            fold(source) ^ fold(destination).rotate_left(1)
+        }),
+    };
+    let port_and_member = u32::from(pkey & FULL_MEMBER != 0) << 1 | port as u32;
+    port_and_member << PORT_BIT | u32::from(pkey & !FULL_MEMBER ^ place)
+}
+
+fn fold(gid: [u8; 16]) -> u16 {
+    let words = gid.as_chunks().0.iter();
+    words.fold(0, |all, word| all ^ u16::from_le_bytes(*word))
+}
+
 impl World for Reach<'_> {
     fn check(&mut self, config: &QpConfig, range: Sge, right: Access) -> Result<(), Refusal> {
         let user = self.user(config);
@@ -296,5 +322,15 @@ impl World for Reach<'_> {
             // Firmware tells of the rest by itself.
             _ => {}
         }
+    }
+
+    fn path_news(&mut self, _: &QpConfig, news: PathNews<'_>) {
+        let (func, line) = (self.qpc.func(), self.line());
+        let (kind, cause) = match news {
+            PathNews::Armed => (HwEventKind::PathArmed, 0),
+            PathNews::Asked(frame) => (HwEventKind::PathAsked, asked_by(self.port, frame)),
+            PathNews::Failed => (HwEventKind::PathFailed, 0),
+        };
+        self.body.raise(kind, func, line, cause);
     }
 }

@@ -118,9 +118,13 @@ impl Model {
                     let Some(Second { path, .. }) = world.paths.second.remove(&qpn) else {
                         continue;
                     };
-                    (qp.config.link, qp.config.pkey, qp.config.timeout) =
-                        (path.link, path.pkey, path.timeout);
-                    qp.config.path_mig_state = PathMigState::Migrated;
+                    qp.set_config(QpConfig {
+                        link: path.link,
+                        pkey: path.pkey,
+                        timeout: path.timeout,
+                        path_mig_state: PathMigState::Migrated,
+                        ..qp.config
+                    });
                     let kind = EventKind::PathMig;
                     world.events.push_back(ModelEvent { qpn, kind });
                 }

@@ -58,6 +58,16 @@ impl Qp {
         }
     }
 
+    /// Other attributes for a QP at work. One that leaves its path so has new retries there (APM-5).
+    pub fn set_config(&mut self, config: QpConfig) {
+        let migrates = self.config.path_mig_state == PathMigState::Armed
+            && config.path_mig_state == PathMigState::Migrated;
+        self.config = config;
+        if migrates {
+            self.requester.renew_retries(&config);
+        }
+    }
+
     /// The send queue begins anew, empty, with the first PSN of the attributes.
     pub fn restart_sends(&mut self) {
         self.requester = Requester::new(&self.config);

@@ -37,7 +37,13 @@ fn ends_soon(kind: LinkKind) -> ConnectOptions {
 
 /// Two cards with two ports, and a connection of RC through the first ones.
 fn pair_with(kind: LinkKind, faults: FaultSpec) -> Pair {
+    pair_of([Design::chosen(); 2], kind, faults)
+}
+
+/// The same of some cards.
+fn pair_of(designs: [Design; 2], kind: LinkKind, faults: FaultSpec) -> Pair {
     let config = RigConfig {
+        designs,
         switches: 0,
         second: Some(SecondCable {
             faults,
@@ -175,41 +181,14 @@ fn pull(pair: &mut Pair) {
     pair.rig.sim.fabric().cable_mut(cable).plug(false);
 }
 
-/// The fast card knows no MigReq (decision 0070).
-fn is_there() -> bool {
-    Design::chosen() == Design::Rtl
-}
-
-/// APM-2: where there are no alternate paths the card says so, and refuses them.
-#[test]
-fn apm_2_a_card_without_alternate_paths_says_so() {
-    if is_there() {
-        return;
-    }
-    for kind in BOTH_LINKS {
-        let mut pair = pair(kind);
-        let context = &pair.rig.nodes[0].context;
-        assert_eq!(
-            context.query_device().unwrap().device_cap_flags() & device_cap::AUTO_PATH_MIG,
-            0
-        );
-        assert_eq!(
-            context.query_port(1).unwrap().port_cap_flags() & port_cap::AUTO_MIGR,
-            0
-        );
-        let attr = alternate(&pair, 0, 2);
-        let error = pair.qps[0].modify(&attr, LOAD).unwrap_err();
-        assert!(format!("{error:?}").contains("Unsupported"), "{error:?}");
-        exchange(&mut pair, "as before");
-    }
+fn pull_second(pair: &mut Pair) {
+    let cable = pair.rig.second.unwrap();
+    pair.rig.sim.fabric().cable_mut(cable).plug(false);
 }
 
 /// APM-2.
 #[test]
 fn apm_2_the_card_says_that_it_can() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         let pair = pair(kind);
         let context = &pair.rig.nodes[0].context;
@@ -221,9 +200,6 @@ fn apm_2_the_card_says_that_it_can() {
 /// APM-4, QPS-18: what is no path is refused, and nothing changes; a state that there is no way to, too.
 #[test]
 fn apm_4_what_is_no_path_is_refused() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         let mut pair = pair(kind);
         let right = alternate(&pair, 0, 2);
@@ -287,9 +263,6 @@ fn apm_4_what_is_no_path_is_refused() {
 /// APM-3: one end alone stays in REARM, and the other end notices nothing.
 #[test]
 fn apm_3_both_ends_arm_or_none() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         for service in [Service::Rc, Service::Uc] {
             let mut pair = pair(kind);
@@ -307,9 +280,6 @@ fn apm_3_both_ends_arm_or_none() {
 /// APM-5, APM-6, APM-7, APM-8: told to, both ends come to the other path; with another one loaded they come back.
 #[test]
 fn apm_6_a_migration_is_forced() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         for service in [Service::Rc, Service::Uc] {
             let mut pair = pair(kind);
@@ -341,9 +311,6 @@ fn apm_6_a_migration_is_forced() {
 /// APM-7, APM-8: another partition of the same port is another path.
 #[test]
 fn apm_8_a_partition_is_a_path() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         let mut pair = pair(kind);
         arm(&mut pair, 1);
@@ -418,10 +385,7 @@ fn wait_all(pair: &mut Pair, messages: u64) {
 /// packets.
 #[test]
 fn apm_1_a_cable_is_pulled() {
-    if !is_there() {
-        return;
-    }
-    for (kind, at) in BOTH_LINKS.into_iter().zip([200, 1700]) {
+    for (kind, at) in BOTH_LINKS.into_iter().zip([200, 700]) {
         for (loss, retry_cnt, cycles) in [(0.0, 1, at), (0.02, 5, 900)] {
             let mut pair = pair_with(
                 kind,
@@ -451,12 +415,34 @@ fn apm_1_a_cable_is_pulled() {
     }
 }
 
+/// APM-1, APM-3, APM-6: a card and the model's understand each other: whoever loses its path or is told to goes, and
+/// the other follows.
+#[test]
+fn apm_1_cards_of_both_designs_follow_each_other() {
+    for designs in [[Design::Rtl, Design::Model], [Design::Model, Design::Rtl]] {
+        for kind in BOTH_LINKS {
+            let mut pair = pair_of(designs, kind, FaultSpec::default());
+            arm(&mut pair, 2);
+            set_state(&mut pair.qps[0], PathMigState::Migrated).unwrap();
+            exchange(&mut pair, "behind a migration");
+            arm(&mut pair, 1);
+            post_all(&mut pair, 9);
+            pair.rig.run(300);
+            pull_second(&mut pair);
+            wait_all(&mut pair, 9);
+            pair.check_memory("behind the pulled cable");
+            for node in 0..2 {
+                has_migrated(&pair, node, 1);
+            }
+            let both = vec![EventKind::PathMig; 2];
+            assert_eq!(told(&mut pair), [both.clone(), both], "{designs:?}, {kind:?}");
+        }
+    }
+}
+
 /// APM-6: an end whose alternate path is another one keeps its own and says so, once; the end that has gone fails.
 #[test]
 fn apm_6_the_ends_disagree() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         let mut pair = pair(kind);
         arm(&mut pair, 2);
@@ -483,9 +469,6 @@ fn apm_6_the_ends_disagree() {
 /// APM-6, APM-8: a packet with MigReq 1 along the path that there is, or in another partition of it, moves nobody.
 #[test]
 fn apm_6_strangers_move_nobody() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         let mut pair = pair(kind);
         let dest_qp = pair.qps[1].qp_num();
@@ -520,9 +503,6 @@ fn apm_6_strangers_move_nobody() {
 /// QPS-6, QPS-13: a QP whose path has failed can be reset, or end: before it changes, while it waits, and behind that.
 #[test]
 fn apm_1_a_qp_ends_while_it_waits() {
-    if !is_there() {
-        return;
-    }
     for (kind, to) in BOTH_LINKS.into_iter().zip([QpState::Reset, QpState::Err]) {
         for cycles in [8_000, 40_000, 60_000] {
             let mut pair = pair(kind);
@@ -564,9 +544,6 @@ fn apm_1_a_qp_ends_while_it_waits() {
 /// REL-3: both cables are gone. The QP migrates, and its retries end there.
 #[test]
 fn apm_1_no_path_is_left() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         let mut pair = pair(kind);
         arm(&mut pair, 2);
@@ -603,9 +580,6 @@ fn mig_reqs(capture: &Path, kind: LinkKind) -> Vec<bool> {
 /// APM-3, X-7: MigReq is 1 before the other path is loaded and behind the change, and 0 between.
 #[test]
 fn apm_3_packets_say_where_a_qp_is() {
-    if !is_there() {
-        return;
-    }
     for kind in BOTH_LINKS {
         let folder = tempfile::tempdir().unwrap();
         let capture = folder.path().join("first.pcap");

@@ -52,7 +52,7 @@ impl Requester {
     /// REL-5, REL-8: what has come through gives back all retries.
     fn advance(&mut self, una: Psn, config: &QpConfig) {
         self.una = una;
-        (self.retries_left, self.rnr_left) = (config.retry_cnt, config.rnr_retry);
+        self.renew_retries(config);
         (self.rnr_until, self.asked_again) = (None, false);
         if self.cursor.is_before(una) {
             self.cursor = una;

@@ -276,10 +276,15 @@ impl Requester {
         self.go_back()
     }
 
+    /// The budgets are new: what is spent was spent on another path (APM-5).
+    pub fn renew_retries(&mut self, config: &QpConfig) {
+        (self.retries_left, self.rnr_left) = (config.retry_cnt, config.rnr_retry);
+    }
+
     /// APM-1: the path has failed, and there is another one. Meanwhile it is as after an RNR NAK, and the retries begin
     /// anew.
     pub fn wait_for_path(&mut self, now: u64, config: &QpConfig) {
-        self.retries_left = config.retry_cnt;
+        self.renew_retries(config);
         self.rnr_until = Some(now + PATH_WAIT_NS);
         self.deadline = None;
         self.cursor = self.una;
