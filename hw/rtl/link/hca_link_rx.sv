@@ -1,7 +1,7 @@
 // Receive half of the link. The physical stream comes in and never waits; packets go into one ring per VL (one RAM),
 // whole and good ones only, and leave VL by VL towards hca_rx_wire (store and forward). Flow control packets and PFC
 // frames are taken out: `fcp` tells the transmit half the peer's credits, `pfc_paused_o` whom it has stopped. What
-// comes out first is VL15. Latency: last beat in to first beat out 4 cycles. Details: README.md.
+// comes out first is VL15. Latency: last beat in to first beat out 3 cycles. Details: README.md.
 module hca_link_rx
   import hca_pkg::*;
   import hca_link_pkg::*;

@@ -1,6 +1,7 @@
 // Empties the receive rings towards hca_rx_wire, packet by packet: VL15 first, then round robin. A packet begins when
 // `room_i` says that it will fit; inside a packet only `mac_ready_i` stalls. One beat per cycle, also across packets
-// of one beat; the RAM's read register is the output stage. The next ring is chosen one packet ahead.
+// of one beat; the RAM's read register is the output stage. The next ring is chosen one packet ahead; when nothing is
+// being read a packet begins in the cycle in which it is chosen.
 // `flush_i`: begins nothing more; `clear_o` tells when the rings may be forgotten (a begun packet is finished first).
 module hca_rx_drain
   import hca_pkg::*;
@@ -26,13 +27,13 @@ module hca_rx_drain
 
   logic [NumVls:0]  ask;
   logic [NumVls-1:0] grant;
-  logic             choose, next_valid_q, valid_q, begin_new, go_on;
-  logic [RingW-1:0] next_q, cur_q;
+  logic             choose, next_valid_q, valid_q, at_once, begin_next, begin_new, go_on;
+  logic [RingW-1:0] chosen, next_q, cur_q;
+  logic [((NumVls > 1) ? $clog2(NumVls) : 1)-1:0] idx;
 
   assign ask    = packet_i & ~hold_i;
-  assign choose = !flush_i && (!next_valid_q || begin_new) && ask != '0;
-
-  logic [((NumVls > 1) ? $clog2(NumVls) : 1)-1:0] idx;
+  assign choose = !flush_i && (!next_valid_q || begin_next) && ask != '0;
+  assign chosen = ask[NumVls] ? RingW'(NumVls) : RingW'(idx);
 
   hca_rr_arb #(
     .N(NumVls)
@@ -45,12 +46,14 @@ module hca_rx_drain
     .idx_o    (idx)
   );
 
-  assign take_o    = !choose ? '0 : ask[NumVls] ? {1'b1, NumVls'(0)} : {1'b0, grant};
-  assign begin_new = next_valid_q && room_i && !flush_i && (!valid_q || (mac_ready_i && rdata_i.last));
-  assign go_on     = valid_q && mac_ready_i && !rdata_i.last;
-  assign re_o      = begin_new || go_on;
-  assign ring_o    = begin_new ? next_q : cur_q;
-  assign clear_o   = flush_i && (!valid_q || rdata_i.last);
+  assign take_o     = !choose ? '0 : ask[NumVls] ? {1'b1, NumVls'(0)} : {1'b0, grant};
+  assign at_once    = choose && !next_valid_q && room_i && !valid_q;
+  assign begin_next = next_valid_q && room_i && !flush_i && (!valid_q || (mac_ready_i && rdata_i.last));
+  assign begin_new  = begin_next || at_once;
+  assign go_on      = valid_q && mac_ready_i && !rdata_i.last;
+  assign re_o       = begin_new || go_on;
+  assign ring_o     = at_once ? chosen : begin_next ? next_q : cur_q;
+  assign clear_o    = flush_i && (!valid_q || rdata_i.last);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -58,16 +61,16 @@ module hca_rx_drain
       valid_q      <= 1'b0;
     end else begin
       if (clear_o) next_valid_q <= 1'b0;
-      else if (choose) next_valid_q <= 1'b1;
-      else if (begin_new) next_valid_q <= 1'b0;
+      else if (choose) next_valid_q <= !at_once;
+      else if (begin_next) next_valid_q <= 1'b0;
       if (re_o) valid_q <= 1'b1;
       else if (mac_ready_i) valid_q <= 1'b0;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (choose) next_q <= ask[NumVls] ? RingW'(NumVls) : RingW'(idx);
-    if (begin_new) cur_q <= next_q;
+    if (choose) next_q <= chosen;
+    if (begin_new) cur_q <= at_once ? chosen : next_q;
   end
 
   assign mac_valid_o = valid_q;
