@@ -148,8 +148,8 @@ test-soft-core: setup ## every system test with firmware on the card's own proce
 # What is left away is about cycles, lanes or the host's PCIe, which such a card does not have (docs/model.md).
 test-model: setup ## system tests on cards without gates (a minute, once they are compiled)
 	HCA_CARD=model cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
-	  $(addprefix --test ,design migration flush transfer states errors data_path unreliable datagrams atomics masked_atomics \
-	  shared shared_failures xrc windows loopback events drain keys control_plane device_memory groups partitions \
+	  $(addprefix --test ,design transfer states errors data_path unreliable datagrams atomics masked_atomics migration \
+	  flush shared shared_failures xrc windows loopback events drain keys control_plane device_memory groups partitions \
 	  naks fence refused wrap generations parity vpi management overrun soak) -- $(addprefix --skip ,functions_take_turns \
 	  a_send_queue_drains_and_goes_on a_key_that_never_comes a_repeated_request_does_not_take_away_a_nak \
 	  key_3_a_locked_port_serves_the_holder_alone))
