@@ -30,6 +30,12 @@ impl Host {
         }
     }
 
+    /// The write for which a function is contained.
+    #[inline]
+    pub fn lost_write(&self, func: u8) -> Option<Fault> {
+        self.functions.get(usize::from(func))?.lost_write()
+    }
+
     /// The map of a function, if the card has it.
     pub fn function(&mut self, func: u8) -> Option<&mut IommuMap> {
         self.functions.get_mut(usize::from(func))
@@ -51,6 +57,7 @@ impl Host {
     /// Waits for writes that reached memory so long ago that others may hear of them by now: the other end of a
     /// transfer, over the wire. For as long as there is patience with whose memory it is; after that only its own
     /// rings are kept behind its data.
+    #[inline]
     pub fn keep_up(&mut self, now: u64) {
         self.functions.iter_mut().for_each(|map| map.keep_up(now));
     }
@@ -112,6 +119,7 @@ impl Host {
 
     /// Counts everything the card made visible to the host (lines and interrupts): unchanged means nothing
     /// new to poll.
+    #[inline]
     pub fn writes_seen(&self) -> u64 {
         self.writes_seen
     }
@@ -139,7 +147,11 @@ impl Host {
     }
 
     /// The next function that has been contained and is to be reset, as root ports do it that contain errors.
+    #[inline]
     pub fn take_contained(&mut self) -> Option<u8> {
+        if self.contained.is_empty() {
+            return None;
+        }
         self.contained.pop_front()
     }
 
