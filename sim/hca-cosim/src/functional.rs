@@ -7,7 +7,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::time::Duration;
 
-use hca_functional::{Card, Frame, HostPort, Outgoing};
+use hca_functional::{Card, Frame, HostPort, Outgoing, spare};
 use hca_host::{Found, Host, LINE_BYTES, Line, MmioRequest, PcieModel, WriteBeat, earlier};
 use hca_link::{Cable, Content, Dir, LinkError, LinkKind, Unwritten};
 use hca_switch::IbPort;
@@ -143,6 +143,10 @@ impl HostPort for Dma<'_> {
         map.is_some_and(|map| map.peek(addr, out)) || self.read(func, addr, out)
     }
 
+    fn is_far(&self, func: u8) -> bool {
+        self.host.is_far(func)
+    }
+
     fn write(&mut self, func: u8, addr: u64, bytes: &[u8]) -> bool {
         let faults = self.host.fault_count();
         let (mut at, mut rest) = (addr, bytes);
@@ -195,6 +199,8 @@ pub(crate) struct Functional {
     pub steps: u64,
     /// What was said last of the next cycle in which it has to be looked at.
     said: Cell<Option<u64>>,
+    /// That is void: something has changed.
+    is_touched: Cell<bool>,
     card: Card,
 }
 
@@ -210,8 +216,21 @@ impl Functional {
             cycle_ps,
             steps: 0,
             said: Cell::new(None),
+            is_touched: Cell::new(true),
             card: Card::new(ports, NUM_VECTORS, cycle_ps),
         }
+    }
+
+    /// The processor accesses a register. What nobody here hears is counted, and goes no further.
+    #[inline]
+    pub fn push_mmio(&mut self, now: u64, request: MmioRequest) {
+        if let MmioRequest::Write { addr, .. } = request
+            && !Card::hears_write(addr)
+        {
+            return self.pcie.count_mmio_write();
+        }
+        self.pcie.push_mmio(now, request);
+        self.hear_of(self.pcie.next_event());
     }
 
     /// Packets sent and received.
@@ -238,7 +257,37 @@ impl Functional {
     pub fn next_event(&self, now: u64, cables: &[Cable], with_links: bool) -> Option<u64> {
         let next = self.find_next_event(now, cables, with_links);
         self.said.set(next);
+        self.is_touched.set(false);
         next
+    }
+
+    /// The same as it was said the last time, if nothing has happened since but what [`Functional::hear_of`] told.
+    #[inline]
+    pub fn next_unless_said(&self, now: u64, cables: &[Cable]) -> Option<u64> {
+        // Memory of a client may have answered without anybody's word.
+        if self.is_touched.get() || self.pcie.waits_for_memory() {
+            self.next_event(now, cables, false)
+        } else {
+            self.said.get()
+        }
+    }
+
+    /// Something is due in this cycle, too.
+    #[inline]
+    pub fn hear_of(&self, at: Option<u64>) {
+        self.said.set(earlier(self.said.get(), at));
+    }
+
+    /// What was said is void.
+    #[inline]
+    pub fn touch(&self) {
+        self.is_touched.set(true);
+    }
+
+    /// By what was said last.
+    #[inline]
+    pub fn is_due(&self, now: u64) -> bool {
+        self.said.get().is_some_and(|at| at <= now) || self.is_new()
     }
 
     /// The same, as it was said the last time.
@@ -278,6 +327,7 @@ impl Functional {
         net: (&mut [Cable], bool),
     ) {
         self.steps += 1;
+        self.touch();
         let (cables, with_links) = net;
         let Self {
             pcie,
@@ -345,6 +395,7 @@ fn receive(card: &mut Card, dma: &mut Dma<'_>, port: usize, packet: Content) {
             // Nobody but a card leaves packets unwritten.
             if let Ok(passed) = packet.downcast::<Passed>() {
                 card.receive_frame(dma, port, &passed.frame, passed.len_bytes);
+                spare::give_back(passed.frame);
             }
         }
     }

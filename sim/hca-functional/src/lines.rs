@@ -12,6 +12,7 @@ use crate::HostPort;
 use crate::body::Body;
 use crate::keys::KeyUser;
 use crate::reach::{Failure, Reach};
+use crate::spare;
 use crate::timers::Timers;
 use crate::wqe::{LocalWqe, SendWqe};
 
@@ -23,6 +24,8 @@ const FETCHED_MAX: usize = 64;
 /// A QP and what is known of it besides.
 struct Line {
     qp: Qp,
+    /// Its context; whoever works on the QP has it meanwhile.
+    qpc: Option<Box<Qpc>>,
     /// It has failed, and firmware has not said yet that it knows.
     is_untold: bool,
     /// SQD: firmware waits until nothing is under way (QPS-10).
@@ -45,6 +48,7 @@ impl Line {
     fn new(config: QpConfig) -> Self {
         Self {
             qp: Qp::new(config),
+            qpc: None,
             is_untold: false,
             drains: false,
             local: None,
@@ -55,6 +59,11 @@ impl Line {
             sent: None,
             port_changes: 0,
         }
+    }
+
+    /// Of what the card has of it there may be something to send.
+    fn has_more(&self, now: u64) -> bool {
+        self.local.is_some() || self.refused.is_some() || self.qp.may_send(now)
     }
 
     /// Nothing of its send queue is under way.
@@ -132,7 +141,7 @@ impl Lines {
         work: impl FnOnce(&mut Line, &mut Reach<'_>) -> T,
     ) -> Option<T> {
         let of = self.lines[line as usize].as_deref_mut()?;
-        let qpc = body.qpcs[line as usize];
+        let qpc = of.qpc.take()?;
         // The P_Key of QP0 and QP1 is that of the last packet.
         if (of.port_changes != body.port_changes || qpc.is_gsi() || qpc.is_smi())
             && let (Some(port), Some(link)) = (body.port_of(&qpc), body.connection_link(&qpc))
@@ -143,7 +152,8 @@ impl Lines {
         let mut reach = Reach::new(body, host, qpc);
         reach.frame = frame;
         let done = work(of, &mut reach);
-        if let Some(Failure { status, who }) = reach.failure {
+        let Reach { failure, qpc, .. } = reach;
+        if let Some(Failure { status, who }) = failure {
             of.is_untold = true;
             of.local = None;
             of.refused = None;
@@ -154,6 +164,7 @@ impl Lines {
             of.drains = false;
             body.raise(HwEventKind::SqDrained, qpc.func(), line, 0);
         }
+        of.qpc = Some(qpc);
         Some(done)
     }
 
@@ -192,6 +203,7 @@ impl Lines {
         };
         let of = self.lines[line as usize].get_or_insert_with(|| Box::new(Line::new(config)));
         of.qp.config = config;
+        of.qpc = Some(Box::new(qpc));
         of.port_changes = 0;
         if starts_sends {
             of.qp.restart_sends();
@@ -243,21 +255,18 @@ impl Lines {
 
     /// Completes every send WQE with WR_FLUSH_ERR (QPS-14).
     pub fn flush_sends(&mut self, body: &mut Body, host: &mut dyn HostPort, line: u32) {
-        let stops = |of: &Line| matches!(of.qp.state, QpState::Err | QpState::Sqe);
-        self.with(body, host, line, None, |of, reach| {
-            if stops(of) {
-                reach.flush_sends();
-            }
-        });
+        let of = self.lines[line as usize].as_deref();
+        if of.is_some_and(|of| matches!(of.qp.state, QpState::Err | QpState::Sqe)) {
+            self.with(body, host, line, None, |_, reach| reach.flush_sends());
+        }
     }
 
     /// The same of receive WQEs.
     pub fn flush_receives(&mut self, body: &mut Body, host: &mut dyn HostPort, line: u32) {
-        self.with(body, host, line, None, |of, reach| {
-            if of.qp.state == QpState::Err {
-                reach.flush_ring();
-            }
-        });
+        let of = self.lines[line as usize].as_deref();
+        if of.is_some_and(|of| of.qp.state == QpState::Err) {
+            self.with(body, host, line, None, |_, reach| reach.flush_ring());
+        }
     }
 
     /// A packet for a QP.
@@ -298,7 +307,12 @@ impl Lines {
     /// Looks at what is due now.
     fn after(&mut self, body: &Body, line: u32) {
         self.look_at_timer(body, line);
-        self.wake(body, line);
+        let rings = &body.rings[line as usize];
+        let waits = rings.sq_fetched != rings.sq_producer;
+        let of = self.lines[line as usize].as_deref();
+        if of.is_some_and(|of| waits || of.has_more(body.now_ns())) {
+            self.wake(body, line);
+        }
     }
 
     /// Time has come to the present.
@@ -329,16 +343,20 @@ impl Lines {
             }
             self.refill(body, host, line);
             let now = body.now_ns();
-            let frame = self.with(body, host, line, None, |of, reach| {
-                let link = of.qp.next_link();
-                let packet = of.qp.next_packet(now, reach)?;
-                count_sent(of, reach, &packet);
-                Some(Box::new(Frame { link, packet }))
+            let mut frame = spare::take();
+            let made = self.with(body, host, line, None, |of, reach| {
+                frame.link = of.qp.next_link();
+                let made = of.qp.put_next_packet(now, reach, &mut frame.packet);
+                if made {
+                    count_sent(of, reach, &frame.packet);
+                }
+                made
             });
-            if let Some(frame) = frame.flatten() {
+            if made == Some(true) {
                 self.after(body, line);
                 return Some((line, frame));
             }
+            spare::give_back(frame);
             self.look_at_timer(body, line);
         }
         None

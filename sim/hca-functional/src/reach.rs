@@ -28,7 +28,7 @@ pub(crate) struct Failure {
 pub(crate) struct Reach<'a> {
     pub body: &'a mut Body,
     pub host: &'a mut dyn HostPort,
-    pub qpc: Qpc,
+    pub qpc: Box<Qpc>,
     /// The packet that is handled.
     pub frame: Option<&'a Frame>,
     /// The first thing that went wrong.
@@ -36,7 +36,7 @@ pub(crate) struct Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    pub fn new(body: &'a mut Body, host: &'a mut dyn HostPort, qpc: Qpc) -> Self {
+    pub fn new(body: &'a mut Body, host: &'a mut dyn HostPort, qpc: Box<Qpc>) -> Self {
         Self {
             body,
             host,
@@ -214,6 +214,10 @@ impl World for Reach<'_> {
         self.body.check_region(self.host, user, key, right)
     }
 
+    fn is_far(&self) -> bool {
+        self.host.is_far(self.qpc.func())
+    }
+
     fn read_to(
         &mut self,
         config: &QpConfig,
@@ -256,10 +260,10 @@ impl World for Reach<'_> {
         if named.is_none() && self.is_of_xrc() {
             return Ok(None);
         }
-        let (line, qpc) = (self.line(), self.qpc);
-        let place = self.body.take_receive(self.host, line, &qpc, named);
+        let line = self.line();
+        let place = self.body.take_receive(self.host, line, &self.qpc, named);
         place
-            .map(|place| self.body.fetch_receive(self.host, qpc.func(), place))
+            .map(|place| self.body.fetch_receive(self.host, self.qpc.func(), place))
             .transpose()
     }
 

@@ -41,6 +41,12 @@ impl Host {
         self.functions.get_mut(usize::from(func))
     }
 
+    /// The program of a function is another process.
+    pub fn is_far(&self, func: u8) -> bool {
+        let map = self.functions.get(usize::from(func));
+        map.is_some_and(IommuMap::is_remote)
+    }
+
     /// Reads for the card. Who is given a fault, or has one from the fetch, has it logged.
     pub fn read(&mut self, func: u8, addr: u64, out: &mut [u8]) -> Result<Found, Fault> {
         match self.functions.get_mut(usize::from(func)) {

@@ -76,6 +76,11 @@ impl IommuMap {
         }
     }
 
+    /// The program is another process.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.program, Program::Remote(_))
+    }
+
     fn remote(&mut self) -> Option<&mut Remote> {
         match &mut self.program {
             Program::Remote(remote) => Some(remote),

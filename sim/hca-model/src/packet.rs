@@ -37,6 +37,27 @@ impl Packet {
             payload: Vec::new(),
         }
     }
+
+    /// It becomes another one, as [`Packet::new`] makes it, but for what is left in its payload: that has the length
+    /// which [`Packet::payload_of`] gives it.
+    pub(crate) fn renew(&mut self, opcode: Opcode, dest_qp: u32, psn: Psn) {
+        (self.opcode, self.dest_qp, self.psn) = (opcode, dest_qp, psn);
+        (self.pkey, self.ack_req, self.solicited) = (0xffff, false, false);
+        self.ext = ExtHeaders::default();
+    }
+
+    /// Room for so many bytes of payload, in which anything may stand.
+    pub(crate) fn payload_of(&mut self, len_bytes: usize) -> &mut [u8] {
+        self.payload.resize(len_bytes, 0);
+        &mut self.payload
+    }
+}
+
+impl Default for Packet {
+    /// A packet that is to become another one.
+    fn default() -> Self {
+        Self::new(Opcode::RcAcknowledge, 0, Psn::new(0))
+    }
 }
 
 /// A packet with the headers of the network that carries it.

@@ -95,10 +95,7 @@ impl Qp {
 
     /// A packet for this QP, from wherever.
     pub fn handle(&mut self, now: u64, frame: &Frame, world: &mut dyn World) {
-        let (packet, mut config) = (&frame.packet, self.config);
-        if let Some(header) = packet.ext.xrceth {
-            config.receive_queue = header.xrcsrq;
-        }
+        let (packet, config) = (&frame.packet, &self.config);
         let hears = !matches!(self.state, QpState::Reset | QpState::Init | QpState::Err);
         if !hears || !pkeys_match(packet.pkey, config.pkey) {
             return;
@@ -112,7 +109,7 @@ impl Qp {
             return;
         }
         if config.service == Service::Ud {
-            if !datagram::receive(&frame.link, packet, &config, world) {
+            if !datagram::receive(&frame.link, packet, config, world) {
                 self.fail_receives(world);
             }
             return;
@@ -120,11 +117,19 @@ impl Qp {
         if !same_sender(&frame.link, &config.link) {
             return;
         }
-        if packet.opcode.is_response() {
-            let failed = self.requester.answer(now, packet, &config, world);
-            self.settle(failed, world);
-        } else if let Err(failed) = self.responder.request(now, packet, &config, world) {
+        let own_queue = config.receive_queue;
+        if let Some(header) = packet.ext.xrceth {
+            self.config.receive_queue = header.xrcsrq;
+        }
+        let (failed, refused) = match packet.opcode.is_response() {
+            true => (self.requester.answer(now, packet, &self.config, world), Ok(())),
+            false => (None, self.responder.request(now, packet, &self.config, world)),
+        };
+        self.config.receive_queue = own_queue;
+        if let Err(failed) = refused {
             self.refused(failed, world);
+        } else if packet.opcode.is_response() {
+            self.settle(failed, world);
         }
     }
 
@@ -135,20 +140,33 @@ impl Qp {
 
     /// The next packet: answers first.
     pub fn next_packet(&mut self, now: u64, world: &mut dyn World) -> Option<Packet> {
-        match self.responder.next_packet(now, &self.config, world) {
-            Some(Ok(packet)) => return Some(packet),
+        let mut packet = Packet::default();
+        self.put_next_packet(now, world, &mut packet).then_some(packet)
+    }
+
+    /// The same, into what was any packet and becomes this one: its room is used again. False: there is none.
+    pub fn put_next_packet(&mut self, now: u64, world: &mut dyn World, packet: &mut Packet) -> bool {
+        match self.responder.next_packet(now, &self.config, world, packet) {
+            Some(Ok(())) => return true,
             Some(Err(failed)) => {
                 self.refused(failed, world);
-                return self.responder.next_packet(now, &self.config, world)?.ok();
+                let made = self.responder.next_packet(now, &self.config, world, packet);
+                return matches!(made, Some(Ok(())));
             }
             None => {}
         }
         if !matches!(self.state, QpState::Rts | QpState::Sqd) {
-            return None;
+            return false;
         }
-        let packet = self.requester.next_packet(now, &self.config, world);
+        let made = self.requester.next_packet(now, &self.config, world, packet);
         self.settle(None, world);
-        packet
+        made
+    }
+
+    /// False: there is no packet that may leave now, and none will before something happens.
+    pub fn may_send(&self, now: u64) -> bool {
+        let sends = matches!(self.state, QpState::Rts | QpState::Sqd);
+        (sends && self.requester.may_send()) || self.responder.next_timeout().is_some_and(|at| at <= now)
     }
 
     /// When there is something to do by itself; a time in the past: at once, if a packet may leave.

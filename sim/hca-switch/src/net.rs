@@ -357,16 +357,21 @@ impl Net {
             || self.eth_switches.iter().any(|switch| switch.packets() > 0)
     }
 
+    /// Nothing but cables.
+    #[inline]
+    pub fn is_cables_alone(&self) -> bool {
+        self.switches.is_empty()
+            && self.endpoints.is_empty()
+            && self.eth_switches.is_empty()
+            && self.eth_endpoints.is_empty()
+    }
+
     /// The first cycle in which a switch or an endpoint has something to do. `moving`: something is under way, here or
     /// at a card, so that time-outs of the links count.
     pub fn next_event(&self, moving: bool) -> Option<u64> {
         let settles = (self.now < self.settles_at).then_some(self.settles_at);
         // Cables alone: the cards at their ends are asked by whoever has them.
-        if self.switches.is_empty()
-            && self.endpoints.is_empty()
-            && self.eth_switches.is_empty()
-            && self.eth_endpoints.is_empty()
-        {
+        if self.is_cables_alone() {
             return settles;
         }
         let switches = self.switches.iter();

@@ -133,28 +133,37 @@ impl Requester {
         wqe.request.destination.map(|destination| destination.link)
     }
 
-    /// The next packet, if one may leave now. A WQE at fault becomes [`Requester::fault`].
-    pub fn next_packet(&mut self, now: u64, config: &QpConfig, world: &mut dyn World) -> Option<Packet> {
-        if self.broken.is_some() || self.cursor == self.end || self.rnr_until.is_some() {
-            return None;
+    /// Something is left to send, and no wait keeps it back; the window may.
+    #[inline]
+    pub fn may_send(&self) -> bool {
+        self.broken.is_none() && self.cursor != self.end && self.rnr_until.is_none()
+    }
+
+    /// What was any packet becomes the next one. False: none may leave now. A WQE at fault becomes [`Requester::fault`].
+    pub fn next_packet(
+        &mut self,
+        now: u64,
+        config: &QpConfig,
+        world: &mut dyn World,
+        packet: &mut Packet,
+    ) -> bool {
+        if !self.may_send() {
+            return false;
         }
-        let index = self.queue.iter().position(|wqe| wqe.contains(self.cursor))?;
-        if !self.may_begin(index, config) {
-            return None;
-        }
+        let found = self.queue.iter().position(|wqe| wqe.contains(self.cursor));
+        let Some(index) = found.filter(|index| self.may_begin(*index, config)) else {
+            return false;
+        };
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
-        let packet = match segment::build(wqe, at, config, (world, &mut self.spare)) {
-            Ok(packet) => packet,
-            Err(status) => {
-                self.broken = Some(Broken {
-                    first: wqe.first,
-                    status,
-                });
-                return None;
-            }
-        };
-        let packet = self.finish(packet, index, config);
+        if let Err(status) = segment::build(wqe, at, config, (world, &mut self.spare), packet) {
+            self.broken = Some(Broken {
+                first: wqe.first,
+                status,
+            });
+            return false;
+        }
+        self.finish(packet, index, config);
         if config.service.is_reliable() {
             self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
         } else if self.cursor.is_after(self.queue[index].last()) {
@@ -162,7 +171,7 @@ impl Requester {
             self.una = self.cursor;
             self.complete_front(config, world);
         }
-        Some(packet)
+        true
     }
 
     /// Window, fence and the limit of READs (OP-13, OP-23).
@@ -189,7 +198,7 @@ impl Requester {
     }
 
     /// Moves on behind a packet, and decides whether it asks for an answer.
-    fn finish(&mut self, mut packet: Packet, index: usize, config: &QpConfig) -> Packet {
+    fn finish(&mut self, packet: &mut Packet, index: usize, config: &QpConfig) {
         let probes = self.lacks_credit(&self.queue[index]);
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
@@ -208,7 +217,6 @@ impl Requester {
         if next.is_after(self.sent) {
             self.sent = next;
         }
-        packet
     }
 
     /// The status of the WQE at fault, if its turn has come: everything before it has completed.

@@ -316,21 +316,28 @@ impl Responder {
         self.expected
     }
 
-    /// The next response, if there is one now.
+    /// What was any packet becomes the next response, if there is one now.
     pub fn next_packet(
         &mut self,
         now: u64,
         config: &QpConfig,
         world: &mut dyn World,
-    ) -> Option<Result<Packet, Failed>> {
+        packet: &mut Packet,
+    ) -> Option<Result<(), Failed>> {
+        if self.replies.next_timeout()? > now {
+            return None;
+        }
         let told = config
             .manners
             .credits
             .then(|| world.count_receives(config))
             .flatten();
         let credit_code = told.map_or(Syndrome::CREDIT_UNLIMITED, Syndrome::credit_code);
-        let packet = self.replies.next_packet(now, config, world)?;
-        Some(packet.map(|packet| with_credits(packet, credit_code)))
+        let made = self.replies.next_packet(now, config, world, packet)?;
+        if made.is_ok() {
+            put_credits(packet, credit_code);
+        }
+        Some(made)
     }
 
     /// When a response that is kept back leaves.
@@ -356,11 +363,10 @@ impl Responder {
 }
 
 /// An answer that says yes tells of receives as well.
-fn with_credits(mut packet: Packet, credit_code: u8) -> Packet {
+fn put_credits(packet: &mut Packet, credit_code: u8) {
     if let Some(aeth) = &mut packet.ext.aeth
         && let Syndrome::Ack { .. } = Syndrome::from_byte(aeth.syndrome)
     {
         aeth.syndrome = Syndrome::Ack { credit_code }.to_byte();
     }
-    packet
 }
