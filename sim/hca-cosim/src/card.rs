@@ -648,6 +648,13 @@ impl Card {
         }
     }
 
+    /// Whether its fabric is one of cards without gates alone.
+    pub(crate) fn set_alone(&self, is_alone: bool) {
+        if let Engine::Functional(card) = &self.engine {
+            card.set_alone(is_alone);
+        }
+    }
+
     /// Somebody may have changed it: what it has said of its next cycle is void.
     pub(crate) fn touch(&self) {
         if let Engine::Functional(card) = &self.engine {

@@ -429,6 +429,7 @@ impl Fabric {
             None => {
                 self.touch_cards();
                 let plain = Plain::of(rest, cards, net);
+                cards.iter().for_each(|card| card.set_alone(plain.is_plain()));
                 self.plain.insert(plain).is_plain()
             }
         }

@@ -58,6 +58,11 @@ pub trait HostPort {
     /// Writes memory of a function, in the order of the calls. False: not all of it is there.
     fn write(&mut self, func: u8, addr: u64, bytes: &[u8]) -> bool;
 
+    /// What is written from now on, or no longer, is nothing that anybody waits for.
+    fn hush(&mut self, on: bool) {
+        let _ = on;
+    }
+
     /// Raises an interrupt, behind everything that was written.
     fn interrupt(&mut self, func: u8, vector: u16);
 }

@@ -6,7 +6,7 @@ use hca_abi::{Cqe, HwEventKind, HwEventWho, QpState, Qpc, WcStatus};
 use hca_fw_core::line_of;
 use hca_model::{Frame, Qp, QpConfig, Service, same_sender};
 use hca_regs as reg;
-use hca_wire::{Link, Psn, Syndrome};
+use hca_wire::{Link, Operation, Psn, Syndrome};
 
 use crate::HostPort;
 use crate::body::Body;
@@ -36,6 +36,8 @@ struct Line {
     refused: Option<hca_model::SendRequest>,
     timer: Option<u64>,
     is_ready: bool,
+    /// Bytes of its last packet that was a MIDDLE one of a WRITE to another card.
+    middle_bytes: usize,
     /// QP_COMM_EST has been told.
     is_established: bool,
     /// Behind the last PSN that was sent.
@@ -55,6 +57,7 @@ impl Line {
             refused: None,
             timer: None,
             is_ready: false,
+            middle_bytes: 0,
             is_established: false,
             sent: None,
             port_changes: 0,
@@ -362,6 +365,57 @@ impl Lines {
         None
     }
 
+    /// A packet leaves the card, or not.
+    pub fn packet_leaves(&mut self, line: u32, frame: &Frame, len_bytes: Option<usize>) {
+        if let Some(of) = self.lines[line as usize].as_deref_mut()
+            && is_middle_of_write(frame)
+        {
+            of.middle_bytes = len_bytes.unwrap_or(0);
+        }
+    }
+
+    /// Packets that leave next through a port and change nothing before the one behind them does: how many, and how
+    /// long each is.
+    pub fn middles_ahead(&self, port: usize) -> Option<(u32, usize)> {
+        // Nobody else has anything to send.
+        let [line] = *self.ready[port].as_slices().0 else {
+            return None;
+        };
+        if !self.ready[port].as_slices().1.is_empty() {
+            return None;
+        }
+        let of = self.lines[line as usize].as_deref()?;
+        let count = of.qp.middles_ahead();
+        (count > 0 && of.middle_bytes > 0).then_some((count, of.middle_bytes))
+    }
+
+    /// So many of those as one; the last leaves now.
+    pub fn take_middles(
+        &mut self,
+        body: &mut Body,
+        host: &mut dyn HostPort,
+        port: usize,
+        count: u32,
+    ) -> Option<Box<Frame>> {
+        let line = *self.ready[port].front()?;
+        let now = body.now_ns();
+        let mut frame = spare::take_long();
+        let made = self.with(body, host, line, None, |of, reach| {
+            frame.link = of.qp.next_link();
+            let made = of.qp.put_middles(now, count, reach, &mut frame.packet);
+            if made {
+                count_sent(of, reach, &frame.packet);
+            }
+            made
+        });
+        if made != Some(true) {
+            spare::give_back(frame);
+            return None;
+        }
+        self.look_at_timer(body, line);
+        Some(frame)
+    }
+
     /// A packet of a QP has left only now.
     pub fn packet_left(&mut self, body: &Body, line: u32) {
         let now = body.now_ns();
@@ -461,6 +515,10 @@ fn judge(of: &mut Line, reach: &mut Reach<'_>, frame: &Frame) -> bool {
     violation.is_none()
 }
 
+pub(crate) fn is_middle_of_write(frame: &Frame) -> bool {
+    frame.packet.opcode.operation() == Some(Operation::WriteMiddle)
+}
+
 /// What an acknowledge says, for the counters.
 fn syndrome_of(packet: &hca_model::Packet) -> Option<Syndrome> {
     packet.ext.aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome))
@@ -472,7 +530,7 @@ fn count_received(of: &Line, reach: &mut Reach<'_>, frame: &Frame) {
     let ahead = packet.psn.distance_from(of.qp.expected());
     let syndrome = syndrome_of(packet).filter(|_| packet.opcode.is_response());
     reach.count(|counters| {
-        counters.out_of_sequence += u64::from(is_request && ahead > 0);
+        counters.out_of_sequence += u64::from(is_request && ahead > 0) * u64::from(packet.count);
         counters.duplicate_requests += u64::from(is_request && ahead < 0);
         counters.rnr_naks_received += u64::from(matches!(syndrome, Some(Syndrome::RnrNak(_))));
         counters.naks_received += u64::from(matches!(syndrome, Some(Syndrome::Nak(_))));
@@ -484,7 +542,7 @@ fn count_sent(of: &mut Line, reach: &mut Reach<'_>, packet: &hca_model::Packet) 
     let is_request = of.qp.config.service.is_reliable() && !packet.opcode.is_response();
     let is_again = is_request && of.sent.is_some_and(|sent| packet.psn.is_before(sent));
     if is_request && !is_again {
-        of.sent = Some(packet.psn.wrapping_add(1));
+        of.sent = Some(packet.psn.wrapping_add(packet.count));
     }
     reach.count(|counters| {
         counters.retransmitted += u64::from(is_again);

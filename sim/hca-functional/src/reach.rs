@@ -12,6 +12,7 @@ use hca_wire::{Link, Network};
 use crate::HostPort;
 use crate::body::Body;
 use crate::keys::KeyUser;
+use crate::lines::is_middle_of_write;
 use crate::port::PortCounters;
 
 /// XRC: no receive queue has been named.
@@ -238,7 +239,12 @@ impl World for Reach<'_> {
         right: Access,
     ) -> Result<(), Refusal> {
         let user = self.user(config);
-        self.body.write_key(self.host, user, (key, va), bytes, right)
+        // Nobody has to see at once what is in the middle of a message.
+        let is_middle = self.frame.is_some_and(is_middle_of_write);
+        self.host.hush(is_middle);
+        let written = self.body.write_key(self.host, user, (key, va), bytes, right);
+        self.host.hush(false);
+        written
     }
 
     fn invalidate(&mut self, config: &QpConfig, key: u32) -> Result<(), Refusal> {

@@ -130,6 +130,11 @@ impl Host {
         self.writes_seen
     }
 
+    /// What has been written since this count nobody waits for.
+    pub fn unsee_writes(&mut self, seen: u64) {
+        self.writes_seen = seen;
+    }
+
     /// Accesses to addresses that are not mapped.
     pub fn fault_count(&self) -> u64 {
         self.fault_count

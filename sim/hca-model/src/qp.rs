@@ -163,6 +163,22 @@ impl Qp {
         made
     }
 
+    /// Packets that leave next, if nothing happens, and change nothing before the one behind them does.
+    pub fn middles_ahead(&self) -> u32 {
+        match self.state {
+            QpState::Rts if self.responder.next_timeout().is_none() => {
+                self.requester.middles_ahead(&self.config)
+            }
+            _ => 0,
+        }
+    }
+
+    /// What was any packet becomes the next `count` of those, of which the last one leaves now. False: none are made.
+    pub fn put_middles(&mut self, now: u64, count: u32, world: &mut dyn World, packet: &mut Packet) -> bool {
+        self.requester
+            .put_middles(now, count, &self.config, world, packet)
+    }
+
     /// False: there is no packet that may leave now, and none will before something happens.
     pub fn may_send(&self, now: u64) -> bool {
         let sends = matches!(self.state, QpState::Rts | QpState::Sqd);

@@ -97,6 +97,7 @@ impl Requester {
             packets,
             asked_from: Vec::new(),
             begun: false,
+            is_smooth: false,
             fetched: false,
             staged: None,
         });
@@ -156,7 +157,7 @@ impl Requester {
         };
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
-        if let Err(status) = segment::build(wqe, at, config, (world, &mut self.spare), packet) {
+        if let Err(status) = segment::build(wqe, (at, 1), config, (world, &mut self.spare), packet) {
             self.broken = Some(Broken {
                 first: wqe.first,
                 status,
@@ -171,6 +172,51 @@ impl Requester {
             self.una = self.cursor;
             self.complete_front(config, world);
         }
+        true
+    }
+
+    /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE that ask
+    /// for no answer. The first packet of a message is none of them, nor the next, nor one that is sent again.
+    pub fn middles_ahead(&self, config: &QpConfig) -> u32 {
+        let sends_new = self.may_send() && self.cursor == self.sent && config.service.is_reliable();
+        let found = self.queue.iter().rev().find(|wqe| wqe.contains(self.cursor));
+        let Some(wqe) = found.filter(|wqe| sends_new && wqe.is_smooth && !self.lacks_credit(wqe)) else {
+            return 0;
+        };
+        let at = self.cursor.distance_from(wqe.first) as u32;
+        if at < 2 {
+            return 0;
+        }
+        let to_last = wqe.packets - 1 - at;
+        let every = config.manners.ask_every.max(1);
+        let to_ask = every - 1 - at % every;
+        let ahead = self.cursor.distance_from(self.una) as u32 + 1;
+        to_last.min(to_ask).min(config.manners.window.saturating_sub(ahead))
+    }
+
+    /// What was any packet becomes the next `count`, not more than [`Requester::middles_ahead`], of which the last one
+    /// leaves now. False: their data cannot be read any more.
+    pub fn put_middles(
+        &mut self,
+        now: u64,
+        count: u32,
+        config: &QpConfig,
+        world: &mut dyn World,
+        packet: &mut Packet,
+    ) -> bool {
+        let found = self.queue.iter().position(|wqe| wqe.contains(self.cursor));
+        let Some(wqe) = found.and_then(|index| self.queue.get_mut(index)) else {
+            return false;
+        };
+        let at = self.cursor.distance_from(wqe.first) as u32;
+        if segment::build(wqe, (at, count), config, (world, &mut self.spare), packet).is_err() {
+            // One after the other, so that the right one is at fault.
+            wqe.is_smooth = false;
+            return false;
+        }
+        self.cursor = self.cursor.wrapping_add(count);
+        self.sent = self.cursor;
+        self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
         true
     }
 

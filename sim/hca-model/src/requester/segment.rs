@@ -20,10 +20,10 @@ pub(crate) fn opcode_of(service: Service, operation: Operation) -> Option<Opcode
     Opcode::of(service, operation)
 }
 
-/// What was any packet becomes packet `at` of a WQE; or the status with which the WQE fails.
+/// What was any packet becomes packet `at` of a WQE, or it and those that follow, `count` in all; or the status with which the WQE fails.
 pub(super) fn build(
     wqe: &mut Wqe,
-    at: u32,
+    (at, count): (u32, u32),
     config: &QpConfig,
     (world, spare): (&mut dyn World, &mut Vec<u8>),
     packet: &mut Packet,
@@ -42,10 +42,14 @@ pub(super) fn build(
     let opcode = opcode_of(config.service, operation).ok_or(WcStatus::LocQpOpErr)?;
     let psn = wqe.first.wrapping_add(at);
     packet.renew(opcode, config.dest_qpn, psn);
+    packet.count = count;
     packet.pkey = wqe.request.pkey.unwrap_or(config.pkey);
     if !wqe.request.op.fetches() {
         let offset = at * mtu;
-        let len = (wqe.len - offset).min(mtu);
+        let len = (wqe.len - offset).min(mtu * count);
+        if at == 0 && wqe.packets >= SMOOTH_PACKETS {
+            wqe.is_smooth = is_smooth(wqe, config, world);
+        }
         let payload = packet.payload_of(len as usize);
         match &wqe.request.inline {
             Some(bytes) => payload.copy_from_slice(&bytes[offset as usize..][..len as usize]),
@@ -74,6 +78,17 @@ pub(super) fn build(
         });
     }
     Ok(())
+}
+
+/// A message with fewer packets has none that could go in one with others: its first one and the next go alone.
+const SMOOTH_PACKETS: u32 = 5;
+
+/// It is a WRITE, and nothing is wrong with its data.
+fn is_smooth(wqe: &Wqe, config: &QpConfig, world: &mut dyn World) -> bool {
+    let mut entries = wqe.request.sges.iter().filter(|entry| entry.len > 0);
+    matches!(wqe.request.op, Op::Write { .. })
+        && wqe.request.inline.is_none()
+        && entries.all(|entry| world.check(config, *entry, Access::NONE).is_ok())
 }
 
 /// Bytes that are asked of memory at a time.

@@ -83,7 +83,7 @@ impl Responder {
         let Some(operation) = packet.opcode.operation() else {
             return Ok(());
         };
-        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes());
+        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes() * packet.count);
         if !self.incoming.follows(operation) || !size {
             return Err(self.refuse(Fault::Invalid, config, world));
         }
@@ -141,7 +141,7 @@ impl Responder {
             }
             Err(fault) => return Err(self.refuse(fault, config, world)),
         }
-        self.expected = packet.psn.wrapping_add(1);
+        self.expected = packet.psn.wrapping_add(packet.count);
         if operation.is_last() || operation.is_only() {
             self.count_message();
         }
