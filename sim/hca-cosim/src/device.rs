@@ -203,7 +203,8 @@ impl Device for SimDevice {
         } else {
             let limit = fabric.now() + POLL_CYCLES;
             let seen = fabric.card(self.card).host_writes();
-            while fabric.step(limit) && fabric.now() < limit && fabric.card(self.card).host_writes() == seen {}
+            while fabric.step(limit) && fabric.now() < limit && fabric.card(self.card).host_writes() == seen {
+            }
         }
         self.lost_write(&mut fabric);
     }

@@ -443,7 +443,10 @@ impl Fabric {
             if !self.cards[index].work_alone(next, cables) {
                 continue;
             }
-            let ways = self.plain.as_ref().map_or(&[][..], |plain| plain.ways_from(index));
+            let ways = self
+                .plain
+                .as_ref()
+                .map_or(&[][..], |plain| plain.ways_from(index));
             for way in ways {
                 let at = cables[way.cable].next_arrival_cycle(way.dir);
                 self.cards[way.to].hear_of(at.map(|at| at.max(next + 1)));

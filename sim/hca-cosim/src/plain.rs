@@ -31,7 +31,11 @@ impl Plain {
                 .cables()
                 .iter()
                 .all(|cable| cable.config().kind == LinkKind::Ethernet);
-        let ports = |card: &Card| (1..=card.ports()).filter_map(|port| card.attachment(port)).collect();
+        let ports = |card: &Card| {
+            (1..=card.ports())
+                .filter_map(|port| card.attachment(port))
+                .collect()
+        };
         let ends: Vec<Vec<_>> = cards.iter().map(ports).collect();
         let ways_from = |from: usize| {
             let mut ways = Vec::new();

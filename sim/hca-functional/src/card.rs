@@ -156,7 +156,8 @@ impl Card {
         self.count_sent(port, len_bytes, 1);
         let ways = self.body.ways(port, &frame.link);
         let leaves = ways.to_others && !ways.to_self;
-        self.lines.packet_leaves(line, &frame, leaves.then_some(len_bytes));
+        self.lines
+            .packet_leaves(line, &frame, leaves.then_some(len_bytes));
         if ways.to_self {
             self.take(host, port, &frame, len_bytes);
         }

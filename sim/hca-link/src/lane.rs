@@ -153,7 +153,11 @@ impl Lane {
 
     /// Somebody begins to look: whatever is under way as several packets in one is each for itself.
     pub(crate) fn part(&mut self) {
-        if self.in_flight.iter().all(|(_, packet)| packet.content.count() == 1) {
+        if self
+            .in_flight
+            .iter()
+            .all(|(_, packet)| packet.content.count() == 1)
+        {
             return;
         }
         for (slot, packet) in std::mem::take(&mut self.in_flight) {

@@ -119,7 +119,10 @@ impl Frame {
                 psn: packet.psn.wrapping_add(at),
                 payload: packet.payload[at as usize * each..][..each].to_vec(),
                 count: 1,
-                ..Packet { payload: Vec::new(), ..*packet }
+                ..Packet {
+                    payload: Vec::new(),
+                    ..*packet
+                }
             },
         };
         (0..packet.count).map(part).collect()

@@ -191,7 +191,9 @@ impl Requester {
         let every = config.manners.ask_every.max(1);
         let to_ask = every - 1 - at % every;
         let ahead = self.cursor.distance_from(self.una) as u32 + 1;
-        to_last.min(to_ask).min(config.manners.window.saturating_sub(ahead))
+        to_last
+            .min(to_ask)
+            .min(config.manners.window.saturating_sub(ahead))
     }
 
     /// What was any packet becomes the next `count`, not more than [`Requester::middles_ahead`], of which the last one

@@ -197,8 +197,8 @@ impl Incoming {
             && !bytes.is_empty()
         {
             let right = Access::REMOTE_WRITE;
-            let is_allowed = config.access.allows(right)
-                && world.write(config, reth.rkey, reth.va, bytes, right).is_ok();
+            let is_allowed =
+                config.access.allows(right) && world.write(config, reth.rkey, reth.va, bytes, right).is_ok();
             return is_allowed.then_some(()).ok_or(Fault::Access);
         }
         let (va, rkey, left, len) = match (&self.open, packet.ext.reth) {

@@ -222,7 +222,10 @@ impl Replies {
                 fetched.range.addr.wrapping_add(offset.into()),
                 len,
             );
-            if world.read_to(config, piece, Access::REMOTE_READ, payload).is_err() {
+            if world
+                .read_to(config, piece, Access::REMOTE_READ, payload)
+                .is_err()
+            {
                 // The region went away in the meantime.
                 self.queue.clear();
                 self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
