@@ -85,6 +85,7 @@ impl Card {
     }
 
     /// Time has come to cycle `now`: what waits for it is done.
+    #[inline]
     pub fn advance(&mut self, host: &mut dyn HostPort, now: u64) {
         self.body.now = now;
         self.is_busy = false;
@@ -104,6 +105,7 @@ impl Card {
     }
 
     /// A port may have something to send.
+    #[inline]
     pub fn wants_to_send(&self, port: usize) -> bool {
         // It is asked for more often than anything: most of the time firmware has nothing to send.
         self.lines.has_ready(port)
@@ -112,6 +114,7 @@ impl Card {
     }
 
     /// The first cycle in which it has something to do by itself.
+    #[inline]
     pub fn next_event(&self) -> Option<u64> {
         let lines = self.lines.next_timeout();
         let lines = lines.map(|ns| (ns * 1_000).div_ceil(self.body.cycle_ps));
@@ -195,6 +198,7 @@ impl Card {
 
     /// Packets that leave next through a port, if nothing happens, and that nobody misses before the one behind them
     /// comes: how many, and how many bytes each has.
+    #[inline]
     pub fn middles_ahead(&self, port: usize) -> Option<(u32, usize)> {
         if !self.mads_to_send.is_empty() || !self.body.ports[port].is_active() {
             return None;

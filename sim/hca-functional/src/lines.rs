@@ -94,15 +94,18 @@ impl Lines {
     }
 
     /// Somebody may have something to send through a port.
+    #[inline]
     pub fn has_ready(&self, port: usize) -> bool {
         !self.ready[port].is_empty()
     }
 
     /// When the time changes something, in nanoseconds.
+    #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
         self.timers.first().map(|(at, _)| at)
     }
 
+    #[inline]
     fn set_timer(&mut self, line: u32, at: Option<u64>) {
         let Some(of) = &mut self.lines[line as usize] else {
             return;
@@ -124,6 +127,7 @@ impl Lines {
     }
 
     /// It may have something to send.
+    #[inline]
     pub fn wake(&mut self, body: &Body, line: u32) {
         let port = usize::from(body.qpcs[line as usize].port().max(1)) - 1;
         if let Some(of) = &mut self.lines[line as usize]
@@ -301,6 +305,7 @@ impl Lines {
     }
 
     /// What is over already is seen to in the next cycle.
+    #[inline]
     fn look_at_timer(&mut self, body: &Body, line: u32) {
         let of = self.lines[line as usize].as_ref();
         let at = of.and_then(|of| of.qp.next_timer());
@@ -308,6 +313,7 @@ impl Lines {
     }
 
     /// Looks at what is due now.
+    #[inline]
     fn after(&mut self, body: &Body, line: u32) {
         self.look_at_timer(body, line);
         let rings = &body.rings[line as usize];
@@ -376,17 +382,17 @@ impl Lines {
 
     /// Packets that leave next through a port and change nothing before the one behind them does: how many, and how
     /// long each is.
+    #[inline]
     pub fn middles_ahead(&self, port: usize) -> Option<(u32, usize)> {
-        // Nobody else has anything to send.
-        let [line] = *self.ready[port].as_slices().0 else {
-            return None;
-        };
-        if !self.ready[port].as_slices().1.is_empty() {
+        let ready = &self.ready[port];
+        let line = *ready.front()?;
+        let of = self.lines[line as usize].as_deref()?;
+        // Only where nobody else has anything to send.
+        if of.middle_bytes == 0 || ready.len() != 1 {
             return None;
         }
-        let of = self.lines[line as usize].as_deref()?;
         let count = of.qp.middles_ahead();
-        (count > 0 && of.middle_bytes > 0).then_some((count, of.middle_bytes))
+        (count > 0).then_some((count, of.middle_bytes))
     }
 
     /// So many of those as one; the last leaves now.

@@ -89,6 +89,7 @@ impl Cable {
     }
 
     /// In this direction packets that nobody misses may travel as one: nobody looks, and nothing happens to them.
+    #[inline]
     pub fn is_smooth(&self, dir: Dir) -> bool {
         !self.is_looked_at() && !self.watches[dir as usize].is_on() && self.lane(dir).is_smooth()
     }
@@ -120,6 +121,7 @@ impl Cable {
     }
 
     /// Both ends see each other: it is plugged in, and both are switched on.
+    #[inline]
     pub fn is_up(&self) -> bool {
         self.is_plugged && self.is_enabled == [true; 2]
     }
@@ -144,6 +146,7 @@ impl Cable {
         }
     }
 
+    #[inline]
     fn lane(&self, dir: Dir) -> &Lane {
         match dir {
             Dir::AToB => &self.a_to_b,
@@ -151,6 +154,7 @@ impl Cable {
         }
     }
 
+    #[inline]
     fn lane_mut(&mut self, dir: Dir) -> &mut Lane {
         match dir {
             Dir::AToB => &mut self.a_to_b,
@@ -160,11 +164,13 @@ impl Cable {
 
     /// True where the sender may push a beat in this cycle. Following it, a sender with enough
     /// data fills the line exactly: no more than two cycles of data wait in front of it.
+    #[inline]
     pub fn ready(&self, dir: Dir, now_cycle: u64) -> bool {
         self.lane(dir).ready(now_cycle)
     }
 
     /// First cycle in which [`Cable::ready`] is true, if nothing is pushed until then.
+    #[inline]
     pub fn ready_cycle(&self, dir: Dir) -> u64 {
         self.lane(dir).ready_cycle()
     }
@@ -200,6 +206,7 @@ impl Cable {
     }
 
     /// Somebody looks at the bytes of packets.
+    #[inline]
     fn is_looked_at(&self) -> bool {
         self.listener.is_some() || !self.captures.is_empty()
     }
@@ -252,6 +259,7 @@ impl Cable {
     }
 
     /// The same for a receiver that takes packets as their sender has left them.
+    #[inline]
     pub fn poll_content(&mut self, dir: Dir, now_cycle: u64) -> Option<Content> {
         if self.is_looked_at() {
             return Some(Content::Bytes(self.poll(dir, now_cycle)?.bytes));
@@ -283,6 +291,7 @@ impl Cable {
     }
 
     /// The same for one direction.
+    #[inline]
     pub fn next_arrival_cycle(&self, dir: Dir) -> Option<u64> {
         self.lane(dir).next_event_cycle()
     }

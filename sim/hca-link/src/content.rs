@@ -10,6 +10,7 @@ pub trait Unwritten: Any + Send {
     fn len_bytes(&self) -> usize;
 
     /// So many packets in one, all of the same length, one behind the other.
+    #[inline]
     fn count(&self) -> u32 {
         1
     }
@@ -32,6 +33,7 @@ pub enum Content {
 }
 
 impl Content {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),

@@ -92,10 +92,12 @@ impl Lane {
         }
     }
 
+    #[inline]
     pub(crate) fn ready(&self, now_cycle: u64) -> bool {
         self.line.ready(now_cycle)
     }
 
+    #[inline]
     pub(crate) fn ready_cycle(&self) -> u64 {
         self.line.ready_cycle()
     }
@@ -107,6 +109,7 @@ impl Lane {
     }
 
     /// Nothing happens to packets but that they take their time, and each is handed out whole.
+    #[inline]
     pub(crate) fn is_smooth(&self) -> bool {
         self.dice.is_clean() && self.partial.is_empty() && self.delivery == Delivery::LastBit
     }
@@ -242,6 +245,7 @@ impl Lane {
         self.send(now_cycle, Content::Bytes(bytes));
     }
 
+    #[inline]
     fn is_link_packet(&self, content: &Content) -> bool {
         matches!(content, Content::Bytes(bytes) if self.kind.is_link_packet(bytes))
     }
@@ -337,6 +341,7 @@ impl Lane {
 
     /// Puts a packet in flight, but not in front of an earlier one: the far end of the wire has the
     /// same rate as the near end.
+    #[inline]
     fn insert_in_order(&mut self, mut packet: Flying, now_cycle: u64) {
         let wire_bytes = packet.content.len() as u64 + self.overhead_bytes;
         let earliest_ps = self.in_order_ps + self.line.duration_ps(wire_bytes);
@@ -362,6 +367,7 @@ impl Lane {
         }
     }
 
+    #[inline]
     pub(crate) fn poll(&mut self, now_cycle: u64) -> Option<Flying> {
         let ((deliver_ps, _), _) = self.in_flight.front()?;
         if *deliver_ps > self.line.cycle_start_ps(now_cycle) {
@@ -378,6 +384,7 @@ impl Lane {
         Some(packet)
     }
 
+    #[inline]
     pub(crate) fn next_event_cycle(&self) -> Option<u64> {
         let ((deliver_ps, _), _) = self.in_flight.front()?;
         Some(self.line.cycle_at_or_after(*deliver_ps))

@@ -134,6 +134,7 @@ impl Qp {
     }
 
     /// Headers of the next packet: a datagram has its own.
+    #[inline]
     pub fn next_link(&self) -> Link {
         self.requester.next_link().unwrap_or(self.config.link)
     }
@@ -164,6 +165,7 @@ impl Qp {
     }
 
     /// Packets that leave next, if nothing happens, and change nothing before the one behind them does.
+    #[inline]
     pub fn middles_ahead(&self) -> u32 {
         match self.state {
             QpState::Rts if self.responder.next_timeout().is_none() => {
@@ -180,18 +182,21 @@ impl Qp {
     }
 
     /// False: there is no packet that may leave now, and none will before something happens.
+    #[inline]
     pub fn may_send(&self, now: u64) -> bool {
         let sends = matches!(self.state, QpState::Rts | QpState::Sqd);
         (sends && self.requester.may_send()) || self.responder.next_timeout().is_some_and(|at| at <= now)
     }
 
     /// When there is something to do by itself; a time in the past: at once, if a packet may leave.
+    #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
         let times = [self.requester.next_timeout(), self.responder.next_timeout()];
         times.into_iter().flatten().min()
     }
 
     /// The same without what may leave at once.
+    #[inline]
     pub fn next_timer(&self) -> Option<u64> {
         let kept = self.responder.next_timeout().filter(|at| *at > 0);
         self.requester.next_timeout().into_iter().chain(kept).min()
