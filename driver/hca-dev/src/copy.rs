@@ -11,7 +11,7 @@ const WORD: usize = 8;
 
 /// Copies as many whole lines as there are, and says how many bytes that were; where the processor is one that we know
 /// no way for, none. The loads and stores are the machine's own: the compiler sees no access that a race could make
-/// undefined, and eight bytes that are aligned at both ends move at once, as they do a word at a time.
+/// undefined, and eight bytes that are aligned in what is shared move at once, as they do a word at a time.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len_bytes`, and all concurrent accesses to either must be atomic.

@@ -308,12 +308,8 @@ fn who_looks_at_a_crowd_changes_nothing() {
         assert_eq!(differs.map(|at| (unseen.0[at], seen.0[at])), None, "late: {late}");
         assert_eq!(seen.1, unseen.1, "late: {late}");
         // Or nothing has travelled as one.
-        assert!(
-            unseen.2 * 5 < seen.2 * 4,
-            "late: {late}: {} and {} steps",
-            unseen.2,
-            seen.2
-        );
+        let (least, most) = (unseen.2, seen.2);
+        assert!(least + 500 < most, "late: {late}: {least} and {most} steps");
         assert!(std::fs::metadata(file).unwrap().len() > 1_000_000);
     }
 }
