@@ -79,7 +79,12 @@ impl Control {
         d.set_hw_ver(crate::HARDWARE_VERSION);
         d.set_max_qp(self.max_qps());
         d.set_qpn_line_bits(self.lines.index_bits() as u8);
-        d.set_push_slots(PUSH_SLOTS as u8);
+        // A ring that is read in no time needs no copy of its last entry.
+        d.set_push_slots(if self.has_transport_alone() {
+            0
+        } else {
+            PUSH_SLOTS as u8
+        });
         d.set_max_qp_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_sge(MAX_SGE);
         d.set_max_sge_rd(MAX_SGE);

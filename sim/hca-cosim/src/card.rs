@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hca_abi::{PortView, SocFault};
 use hca_fw_core::{Identity, Neighbour};
-use hca_host::{Host, PcieModel, PcieParams};
+use hca_host::{Host, MmioRequest, PcieModel, PcieParams};
 use hca_link::{Cable, Dir};
 use hca_vsim::{Dut, Model};
 
@@ -294,6 +294,15 @@ impl Card {
         }
     }
 
+    /// The processor accesses a register.
+    #[inline]
+    pub(crate) fn push_mmio(&mut self, now: u64, request: MmioRequest) {
+        match &mut self.engine {
+            Engine::Rtl(circuit) => circuit.pcie.push_mmio(now, request),
+            Engine::Functional(card) => card.push_mmio(now, request),
+        }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         match &self.engine {
@@ -353,7 +362,14 @@ impl Card {
         }
     }
 
+    /// Memory and IOMMU of its host, to look at.
+    #[inline]
+    pub(crate) fn host_ref(&self) -> &Host {
+        &self.host
+    }
+
     /// Memory and IOMMU of its host.
+    #[inline]
     pub fn host(&mut self) -> &mut Host {
         &mut self.host
     }
@@ -372,6 +388,7 @@ impl Card {
     }
 
     /// Counts what it has made visible to its host: lines written and interrupts.
+    #[inline]
     pub fn host_writes(&self) -> u64 {
         self.host.writes_seen()
     }
@@ -596,6 +613,52 @@ impl Card {
                     card.step(now, &mut self.host, self.program.as_mut(), (cables, moving));
                 }
             }
+        }
+    }
+
+    /// Begins, does and ends a cycle, if the card is one without gates on Ethernet that has something to do in it.
+    #[inline]
+    pub(crate) fn work_alone(&mut self, now: u64, cables: &mut [Cable]) -> bool {
+        let Engine::Functional(card) = &mut self.engine else {
+            return false;
+        };
+        if !card.is_due(now) {
+            return false;
+        }
+        card.pcie.advance(now, &mut self.host);
+        card.step(now, &mut self.host, self.program.as_mut(), (cables, false));
+        true
+    }
+
+    /// Of such a card: the next cycle in which it has something to do, as it was said last unless somebody has touched
+    /// the card meanwhile.
+    #[inline]
+    pub(crate) fn next_alone(&self, now: u64, cables: &[Cable]) -> Option<u64> {
+        match &self.engine {
+            Engine::Functional(card) => card.next_unless_said(now, cables),
+            Engine::Rtl(_) => None,
+        }
+    }
+
+    /// Of such a card: something is to do in this cycle, too.
+    #[inline]
+    pub(crate) fn hear_of(&self, at: Option<u64>) {
+        if let Engine::Functional(card) = &self.engine {
+            card.hear_of(at);
+        }
+    }
+
+    /// Whether its fabric is one of cards without gates alone.
+    pub(crate) fn set_alone(&self, is_alone: bool) {
+        if let Engine::Functional(card) = &self.engine {
+            card.set_alone(is_alone);
+        }
+    }
+
+    /// Somebody may have changed it: what it has said of its next cycle is void.
+    pub(crate) fn touch(&self) {
+        if let Engine::Functional(card) = &self.engine {
+            card.touch();
         }
     }
 

@@ -13,6 +13,6 @@ pub(crate) fn reset_function(fabric: &mut Fabric, card: CardId, func: u8) {
 }
 
 /// The write that a function has lost, since when it is cut off.
-pub(crate) fn lost_write(fabric: &mut Fabric, card: CardId, func: u8) -> Option<Fault> {
-    fabric.card_mut(card).host().function(func)?.lost_write()
+pub(crate) fn lost_write(fabric: &Fabric, card: CardId, func: u8) -> Option<Fault> {
+    fabric.card(card).host_ref().lost_write(func)
 }

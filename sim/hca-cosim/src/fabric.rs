@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hca_host::{MmioRequest, earlier};
+use hca_host::{Host, MmioRequest, earlier};
 use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, DirStats, LinkKind, Tap};
 use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
@@ -14,6 +14,7 @@ use crate::crew::Crew;
 use crate::design::Design;
 use crate::outside::{Outside, OutsideId};
 use crate::peer::{Peer, PeerEnd, PeerId};
+use crate::plain::Plain;
 use crate::wire::Attachment;
 use crate::{NUM_FUNCS, SimError};
 
@@ -65,6 +66,8 @@ pub struct Fabric {
     outsides: Vec<Outside>,
     peers: Vec<PeerEnd>,
     next_id: u64,
+    /// How its parts hang together if it is made of cards without gates alone; not known after a change.
+    plain: Option<Plain>,
 }
 
 impl Fabric {
@@ -81,6 +84,7 @@ impl Fabric {
             outsides: Vec::new(),
             peers: Vec::new(),
             next_id: 0,
+            plain: None,
         }
     }
 
@@ -98,22 +102,26 @@ impl Fabric {
     pub fn add_card(&mut self, config: CardConfig) -> Result<CardId, SimError> {
         let seed = split_seed(self.seed, &config.name);
         let registers = split_seed(seed ^ self.registers, "registers");
+        self.plain = None;
         self.cards.push(Card::new(config, seed, registers)?);
         Ok(CardId(self.cards.len() - 1))
     }
 
     /// Adds an InfiniBand switch.
     pub fn add_switch(&mut self, config: IbSwitchConfig) -> Result<SwitchId, SimError> {
+        self.plain = None;
         Ok(self.net.add_ib_switch(config)?)
     }
 
     /// Adds an Ethernet switch.
     pub fn add_eth_switch(&mut self, config: EthSwitchConfig) -> Result<EthSwitchId, SimError> {
+        self.plain = None;
         Ok(self.net.add_eth_switch(config)?)
     }
 
     /// Adds a wire that leaves the simulator.
     pub fn add_outside(&mut self, wire: Wire) -> OutsideId {
+        self.plain = None;
         self.outsides.push(Outside::new(wire));
         OutsideId(self.outsides.len() - 1)
     }
@@ -125,6 +133,7 @@ impl Fabric {
 
     /// Adds somebody who is no card.
     pub fn add_peer(&mut self, peer: Box<dyn Peer>) -> PeerId {
+        self.plain = None;
         self.peers.push(PeerEnd::new(peer));
         PeerId(self.peers.len() - 1)
     }
@@ -137,6 +146,7 @@ impl Fabric {
 
     /// Plugs in a cable, end A first.
     pub fn plug(&mut self, ends: [Plug; 2], config: CableConfig) -> Result<CableId, SimError> {
+        self.plain = None;
         let config = CableConfig {
             seed: self.seed,
             delivery: Delivery::FirstBeat,
@@ -217,17 +227,33 @@ impl Fabric {
 
     /// Cables and switches, to set tables of switches.
     pub fn net_mut(&mut self) -> &mut Net {
+        self.plain = None;
+        self.touch_cards();
         &mut self.net
     }
 
+    /// Whatever cards have said of their next cycle is void.
+    fn touch_cards(&self) {
+        self.cards.iter().for_each(Card::touch);
+    }
+
     /// A card.
+    #[inline]
     pub fn card(&self, id: CardId) -> &Card {
         &self.cards[id.0]
     }
 
     /// A card, to change.
     pub fn card_mut(&mut self, id: CardId) -> &mut Card {
-        &mut self.cards[id.0]
+        let card = &mut self.cards[id.0];
+        card.touch();
+        card
+    }
+
+    /// Memory and IOMMU of a card's host: to change them changes nothing of what the card has to do.
+    #[inline]
+    pub(crate) fn host_mut(&mut self, id: CardId) -> &mut Host {
+        self.cards[id.0].host()
     }
 
     /// All cards.
@@ -261,6 +287,7 @@ impl Fabric {
 
     /// A cable, to close or to change.
     pub fn cable_mut(&mut self, id: CableId) -> &mut Cable {
+        self.touch_cards();
         &mut self.net.cables_mut()[id.0]
     }
 
@@ -314,7 +341,7 @@ impl Fabric {
             data,
             strb,
         };
-        self.cards[card.0].pcie_mut().push_mmio(self.now, request);
+        self.cards[card.0].push_mmio(self.now, request);
     }
 
     /// The host starts to read a register; the value comes through [`Fabric::take_mmio_value`] with the id
@@ -326,7 +353,7 @@ impl Fabric {
             addr: addr & !3,
             id: self.next_id,
         };
-        self.cards[card.0].pcie_mut().push_mmio(self.now, request);
+        self.cards[card.0].push_mmio(self.now, request);
         self.next_id
     }
 
@@ -338,7 +365,8 @@ impl Fabric {
     /// Moves time to the next cycle in which anything happens, but not beyond `limit`. False: nothing is
     /// under way anywhere before it, and time is `limit`.
     pub fn step(&mut self, limit: u64) -> bool {
-        let moving = self.is_moving();
+        // Among cards without gates on plain cables nobody asks whether anything moves.
+        let moving = !self.is_plain() && self.is_moving();
         match self.next_cycle_if(moving).filter(|next| *next <= limit) {
             Some(next) => self.step_to(next, moving),
             None => {
@@ -374,6 +402,7 @@ impl Fabric {
     /// jumps every card is evaluated in every cycle while anything moves, and it is a violation if one changes in such
     /// a cycle. The results are the same.
     pub fn set_jumps(&mut self, on: bool) {
+        self.plain = None;
         self.jumps = on;
     }
 
@@ -389,7 +418,47 @@ impl Fabric {
         self.crew = (threads > 1).then(|| Crew::new(threads - 1));
     }
 
+    /// Everything in it is a card without gates or an Ethernet cable: cards are looked at when they have something to
+    /// do, and asked when that may have changed.
+    #[inline]
+    pub(crate) fn is_plain(&mut self) -> bool {
+        let Self { cards, net, .. } = &*self;
+        let rest = self.jumps && self.outsides.is_empty() && self.peers.is_empty();
+        match &self.plain {
+            Some(plain) => plain.is_plain(),
+            None => {
+                self.touch_cards();
+                let plain = Plain::of(rest, cards, net);
+                cards.iter().for_each(|card| card.set_alone(plain.is_plain()));
+                self.plain.insert(plain).is_plain()
+            }
+        }
+    }
+
+    fn step_plain(&mut self, next: u64) {
+        self.now = next;
+        self.cards.iter_mut().for_each(|card| card.host.keep_up(next));
+        let cables = self.net.cables_mut();
+        for index in 0..self.cards.len() {
+            if !self.cards[index].work_alone(next, cables) {
+                continue;
+            }
+            let ways = self
+                .plain
+                .as_ref()
+                .map_or(&[][..], |plain| plain.ways_from(index));
+            for way in ways {
+                let at = cables[way.cable].next_arrival_cycle(way.dir);
+                self.cards[way.to].hear_of(at.map(|at| at.max(next + 1)));
+            }
+        }
+        self.net.step(next, false);
+    }
+
     fn step_to(&mut self, next: u64, moving: bool) {
+        if self.is_plain() {
+            return self.step_plain(next);
+        }
         // Whoever is asked for the next cycle says so of all cards, but where one of RTL is awake.
         let how = Look {
             checked: moving && !self.jumps,
@@ -457,6 +526,11 @@ impl Fabric {
         self.cards.iter().any(Card::has_firmware_timer) || self.net.waits_to_tell()
     }
 
+    /// Counts what all cards have made visible to their hosts.
+    pub(crate) fn host_writes(&self) -> u64 {
+        self.cards.iter().map(Card::host_writes).sum()
+    }
+
     /// The memory of a client of some card has yet to answer.
     pub(crate) fn waits_for_memory(&self) -> bool {
         self.cards.iter().any(|card| card.pcie().waits_for_memory())
@@ -480,6 +554,12 @@ impl Fabric {
 
     /// The same, `moving` or not.
     fn next_cycle_if(&self, moving: bool) -> Option<u64> {
+        if self.plain.as_ref().is_some_and(Plain::is_plain) {
+            let cables = self.net.cables();
+            let each = self.cards.iter().map(|card| card.next_alone(self.now, cables));
+            let next = each.fold(self.net.next_event(moving), earlier);
+            return next.map(|at| at.max(self.now + 1));
+        }
         if self.cards.iter().any(Card::is_restless) {
             return Some(self.now + 1);
         }

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::time::Duration;
 
-use hca_functional::{Card, Frame, HostPort, Outgoing};
+use hca_functional::{Card, Frame, HostPort, Outgoing, spare};
 use hca_host::{Found, Host, LINE_BYTES, Line, MmioRequest, PcieModel, WriteBeat, earlier};
 use hca_link::{Cable, Content, Dir, LinkError, LinkKind, Unwritten};
 use hca_switch::IbPort;
@@ -31,6 +31,20 @@ struct Passed {
 impl Unwritten for Passed {
     fn len_bytes(&self) -> usize {
         self.len_bytes
+    }
+
+    fn count(&self) -> u32 {
+        self.frame.packet.count
+    }
+
+    fn parts(&self) -> Vec<Box<dyn Unwritten>> {
+        let part = |frame| -> Box<dyn Unwritten> {
+            Box::new(Self {
+                frame: Box::new(frame),
+                len_bytes: self.len_bytes,
+            })
+        };
+        self.frame.parts().into_iter().map(part).collect()
     }
 
     fn write(&self) -> Vec<u8> {
@@ -113,11 +127,31 @@ pub(crate) struct PacketPort {
     is_up: bool,
 }
 
+impl PacketPort {
+    /// Packets that the card may send later than it could, because nobody misses them before the one behind them comes:
+    /// how many, and how many bytes each has.
+    fn middles_ahead(&self, index: usize, card: &Card, cables: &[Cable]) -> Option<(u32, usize)> {
+        // Asked first: most of the time there are none.
+        let ahead = card.middles_ahead(index)?;
+        let end = self.end.as_ref()?;
+        let cable = &cables[end.cable];
+        let is_smooth = end.infiniband.is_none()
+            && end.tx != end.rx
+            && self.is_up
+            && cable.is_up()
+            && cable.is_smooth(end.tx)
+            && !self.notes.is_on();
+        is_smooth.then_some(ahead)
+    }
+}
+
 /// The host for one cycle.
 struct Dma<'a> {
     host: &'a mut Host,
     pcie: &'a mut PcieModel,
     now: u64,
+    /// What is written is nothing that anybody waits for.
+    is_hushed: bool,
     broken: &'a mut Vec<String>,
 }
 
@@ -143,8 +177,12 @@ impl HostPort for Dma<'_> {
         map.is_some_and(|map| map.peek(addr, out)) || self.read(func, addr, out)
     }
 
+    fn is_far(&self, func: u8) -> bool {
+        self.host.is_far(func)
+    }
+
     fn write(&mut self, func: u8, addr: u64, bytes: &[u8]) -> bool {
-        let faults = self.host.fault_count();
+        let (faults, seen) = (self.host.fault_count(), self.host.writes_seen());
         let (mut at, mut rest) = (addr, bytes);
         while !rest.is_empty() {
             let lane = (at % LINE_BYTES as u64) as usize;
@@ -165,7 +203,14 @@ impl HostPort for Dma<'_> {
             at = at.wrapping_add(now.len() as u64);
             rest = later;
         }
+        if self.is_hushed {
+            self.host.unsee_writes(seen);
+        }
         self.host.fault_count() == faults
+    }
+
+    fn hush(&mut self, on: bool) {
+        self.is_hushed = on;
     }
 
     fn interrupt(&mut self, func: u8, vector: u16) {
@@ -195,6 +240,10 @@ pub(crate) struct Functional {
     pub steps: u64,
     /// What was said last of the next cycle in which it has to be looked at.
     said: Cell<Option<u64>>,
+    /// That is void: something has changed.
+    is_touched: Cell<bool>,
+    /// Others hear of its packets when it says so, and not by the cycle: packets that nobody misses may go later.
+    is_alone: Cell<bool>,
     card: Card,
 }
 
@@ -210,8 +259,22 @@ impl Functional {
             cycle_ps,
             steps: 0,
             said: Cell::new(None),
+            is_touched: Cell::new(true),
+            is_alone: Cell::new(false),
             card: Card::new(ports, NUM_VECTORS, cycle_ps),
         }
+    }
+
+    /// The processor accesses a register. What nobody here hears is counted, and goes no further.
+    #[inline]
+    pub fn push_mmio(&mut self, now: u64, request: MmioRequest) {
+        if let MmioRequest::Write { addr, .. } = request
+            && !Card::hears_write(addr)
+        {
+            return self.pcie.count_mmio_write();
+        }
+        self.pcie.push_mmio(now, request);
+        self.hear_of(self.pcie.next_event());
     }
 
     /// Packets sent and received.
@@ -238,7 +301,37 @@ impl Functional {
     pub fn next_event(&self, now: u64, cables: &[Cable], with_links: bool) -> Option<u64> {
         let next = self.find_next_event(now, cables, with_links);
         self.said.set(next);
+        self.is_touched.set(false);
         next
+    }
+
+    /// The same as it was said the last time, if nothing has happened since but what [`Functional::hear_of`] told.
+    #[inline]
+    pub fn next_unless_said(&self, now: u64, cables: &[Cable]) -> Option<u64> {
+        // Memory of a client may have answered without anybody's word.
+        if self.is_touched.get() || self.pcie.waits_for_memory() {
+            self.next_event(now, cables, false)
+        } else {
+            self.said.get()
+        }
+    }
+
+    /// Something is due in this cycle, too.
+    #[inline]
+    pub fn hear_of(&self, at: Option<u64>) {
+        self.said.set(earlier(self.said.get(), at));
+    }
+
+    /// What was said is void.
+    #[inline]
+    pub fn touch(&self) {
+        self.is_touched.set(true);
+    }
+
+    /// By what was said last.
+    #[inline]
+    pub fn is_due(&self, now: u64) -> bool {
+        self.said.get().is_some_and(|at| at <= now) || self.is_new()
     }
 
     /// The same, as it was said the last time.
@@ -257,11 +350,54 @@ impl Functional {
             let of_port = match &port.end {
                 None => wants_to_send.then_some(now + 1),
                 Some(end) if port.is_up != cables[end.cable].is_up() => Some(now + 1),
+                Some(end) if wants_to_send && self.is_alone.get() => {
+                    let (ready, arrival) = (&cables[end.cable], cables[end.cable].next_arrival_cycle(end.rx));
+                    let ready = match port.middles_ahead(index, &self.card, cables) {
+                        Some((count, bytes)) => ready.ready_cycle_behind(end.tx, count, bytes),
+                        None => ready.ready_cycle(end.tx),
+                    };
+                    earlier(Some(ready), arrival)
+                }
                 Some(end) => end.next_event(now, cables, with_links, wants_to_send),
             };
             next = earlier(next, of_port);
         }
         next.map(|at| at.max(now + 1))
+    }
+
+    /// Whether the fabric is one in which that is so.
+    pub fn set_alone(&self, is_alone: bool) {
+        self.is_alone.set(is_alone);
+    }
+
+    /// Sends what could have left before this cycle, and that nobody has missed, each packet at its time.
+    fn catch_up(&mut self, now: u64, host: &mut Host, cables: &mut [Cable]) {
+        let (pcie, broken) = (&mut self.pcie, &mut self.violations);
+        let mut dma = Dma {
+            host,
+            pcie,
+            now,
+            is_hushed: false,
+            broken,
+        };
+        for (index, port) in self.ports.iter().enumerate() {
+            let Some((most, bytes)) = port.middles_ahead(index, &self.card, cables) else {
+                continue;
+            };
+            let Some(PacketEnd { cable, tx, .. }) = port.end else {
+                continue;
+            };
+            let cable = &mut cables[cable];
+            let behind = |count| cable.ready_cycle_behind(tx, count, bytes);
+            let count = (1..=most).rev().find(|count| behind(count - 1) < now);
+            let Some(count) = count else { continue };
+            let (first, last) = (behind(0), behind(count - 1));
+            let Some((frame, len_bytes)) = self.card.take_middles(&mut dma, index, (count, last)) else {
+                continue;
+            };
+            let pushed = cable.push_several(tx, first, Box::new(Passed { frame, len_bytes }));
+            dma.broken.extend(pushed.err().map(|error| error.to_string()));
+        }
     }
 
     /// It has never been looked at.
@@ -278,7 +414,11 @@ impl Functional {
         net: (&mut [Cable], bool),
     ) {
         self.steps += 1;
+        self.touch();
         let (cables, with_links) = net;
+        if self.is_alone.get() {
+            self.catch_up(now, host, cables);
+        }
         let Self {
             pcie,
             firmware,
@@ -291,6 +431,7 @@ impl Functional {
             host,
             pcie,
             now,
+            is_hushed: false,
             broken: violations,
         };
         card.advance(&mut dma, now);
@@ -345,6 +486,7 @@ fn receive(card: &mut Card, dma: &mut Dma<'_>, port: usize, packet: Content) {
             // Nobody but a card leaves packets unwritten.
             if let Ok(passed) = packet.downcast::<Passed>() {
                 card.receive_frame(dma, port, &passed.frame, passed.len_bytes);
+                spare::give_back(passed.frame);
             }
         }
     }

@@ -44,6 +44,7 @@ mod monitor;
 mod observe;
 mod outside;
 mod peer;
+mod plain;
 mod port_observer;
 mod processor;
 mod quiet;

@@ -85,6 +85,7 @@ impl Body {
     }
 
     /// Nanoseconds since power on.
+    #[inline]
     pub fn now_ns(&self) -> u64 {
         self.now * self.cycle_ps / 1_000
     }
@@ -100,6 +101,7 @@ impl Body {
     }
 
     /// The context of a QP, if its line has it.
+    #[inline]
     pub fn qpc_of(&self, qpn: u32) -> Option<&Qpc> {
         let line = line_of(qpn);
         self.qpcs.get(line as usize).filter(|qpc| qpc.qpn() == qpn)

@@ -16,6 +16,7 @@ const COUNTERS_PORT_BYTES: u32 = 256;
 
 impl Card {
     /// Firmware has something to look at.
+    #[inline]
     pub fn interrupts_firmware(&self) -> bool {
         !self.body.events.is_empty()
     }

@@ -85,6 +85,7 @@ impl Card {
     }
 
     /// Time has come to cycle `now`: what waits for it is done.
+    #[inline]
     pub fn advance(&mut self, host: &mut dyn HostPort, now: u64) {
         self.body.now = now;
         self.is_busy = false;
@@ -104,6 +105,7 @@ impl Card {
     }
 
     /// A port may have something to send.
+    #[inline]
     pub fn wants_to_send(&self, port: usize) -> bool {
         // It is asked for more often than anything: most of the time firmware has nothing to send.
         self.lines.has_ready(port)
@@ -112,6 +114,7 @@ impl Card {
     }
 
     /// The first cycle in which it has something to do by itself.
+    #[inline]
     pub fn next_event(&self) -> Option<u64> {
         let lines = self.lines.next_timeout();
         let lines = lines.map(|ns| (ns * 1_000).div_ceil(self.body.cycle_ps));
@@ -153,8 +156,11 @@ impl Card {
             });
         }
         let len_bytes = frame.len_bytes();
-        self.count_sent(port, len_bytes);
+        self.count_sent(port, len_bytes, 1);
         let ways = self.body.ways(port, &frame.link);
+        let leaves = ways.to_others && !ways.to_self;
+        self.lines
+            .packet_leaves(line, &frame, leaves.then_some(len_bytes));
         if ways.to_self {
             self.take(host, port, &frame, len_bytes);
         }
@@ -164,10 +170,10 @@ impl Card {
         })
     }
 
-    fn count_sent(&mut self, port: usize, len_bytes: usize) {
+    fn count_sent(&mut self, port: usize, len_bytes: usize, packets: u32) {
         let counters = &mut self.body.ports[port].counters;
-        counters.tx_packets += 1;
-        counters.tx_bytes += len_bytes as u64;
+        counters.tx_packets += u64::from(packets);
+        counters.tx_bytes += u64::from(packets) * len_bytes as u64;
     }
 
     fn send_bytes(
@@ -177,7 +183,7 @@ impl Card {
         bytes: Vec<u8>,
         line: Option<u32>,
     ) -> Sent {
-        self.count_sent(port, bytes.len());
+        self.count_sent(port, bytes.len(), 1);
         // As it has become by being sent: lengths and checksums are made with its bytes.
         let frame = Frame::parse(self.body.framing(port), &bytes);
         let ways = frame.as_ref().map(|frame| self.body.ways(port, &frame.link));
@@ -188,6 +194,32 @@ impl Card {
             true => Sent::Out(Outgoing::Bytes(bytes), line),
             false => Sent::Inside,
         }
+    }
+
+    /// Packets that leave next through a port, if nothing happens, and that nobody misses before the one behind them
+    /// comes: how many, and how many bytes each has.
+    #[inline]
+    pub fn middles_ahead(&self, port: usize) -> Option<(u32, usize)> {
+        if !self.mads_to_send.is_empty() || !self.body.ports[port].is_active() {
+            return None;
+        }
+        self.lines.middles_ahead(port)
+    }
+
+    /// So many of those as one packet, the last of which left in cycle `at`: the present one, or one before it.
+    pub fn take_middles(
+        &mut self,
+        host: &mut dyn HostPort,
+        port: usize,
+        (count, at): (u32, u64),
+    ) -> Option<(Box<Frame>, usize)> {
+        let now = std::mem::replace(&mut self.body.now, at);
+        let frame = self.lines.take_middles(&mut self.body, host, port, count);
+        self.body.now = now;
+        let frame = frame?;
+        let len_bytes = frame.len_bytes();
+        self.count_sent(port, len_bytes, count);
+        Some((frame, len_bytes))
     }
 
     /// A packet that waited behind the port for credits has left in this cycle.
@@ -245,12 +277,13 @@ impl Card {
 
     /// A packet has come through a port as another card has left it ([`Outgoing::Frame`]).
     pub fn receive_frame(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, len_bytes: usize) {
+        let packets = u64::from(frame.packet.count);
         if frame.link.framing() != self.body.framing(port) {
-            self.body.ports[port].counters.rx_crc_errors += 1;
+            self.body.ports[port].counters.rx_crc_errors += packets;
         } else if self.is_welcome(port, frame) {
             self.take(host, port, frame, len_bytes);
         } else {
-            self.body.ports[port].counters.rx_drops += 1;
+            self.body.ports[port].counters.rx_drops += packets;
         }
     }
 
@@ -258,29 +291,29 @@ impl Card {
         self.body.ports[port].is_active() && self.body.is_for(port, &frame.link)
     }
 
-    fn count_received(&mut self, port: usize, len_bytes: usize) {
+    fn count_received(&mut self, port: usize, len_bytes: usize, packets: u32) {
         let counters = &mut self.body.ports[port].counters;
-        counters.rx_packets += 1;
-        counters.rx_bytes += len_bytes as u64;
+        counters.rx_packets += u64::from(packets);
+        counters.rx_bytes += u64::from(packets) * len_bytes as u64;
     }
 
     fn take_bytes(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, bytes: &[u8]) {
         if is_for_agent(frame) {
-            self.count_received(port, bytes.len());
+            self.count_received(port, bytes.len(), 1);
             return self.mad_arrives(port as u8, without_crcs(bytes.to_vec()));
         }
         self.take(host, port, frame, bytes.len());
     }
 
     fn take(&mut self, host: &mut dyn HostPort, port: usize, frame: &Frame, len_bytes: usize) {
-        self.count_received(port, len_bytes);
+        self.count_received(port, len_bytes, frame.packet.count);
         // A connection's packet has one QP.
         if let Some(line) = self.body.only_taker(port, frame) {
             return self.lines.receive(&mut self.body, host, port, line, frame);
         }
         let takers = self.body.takers(port, frame);
         if takers.is_empty() {
-            self.body.ports[port].counters.stray_packets += 1;
+            self.body.ports[port].counters.stray_packets += u64::from(frame.packet.count);
         }
         for line in takers {
             self.lines.receive(&mut self.body, host, port, line, frame);

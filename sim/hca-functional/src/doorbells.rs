@@ -13,11 +13,16 @@ use crate::body::CLOCK_HZ;
 use crate::card::Card;
 
 impl Card {
+    /// Whether anything comes of a write there: what lies in a push slot the ring has, too.
+    pub const fn hears_write(addr: u16) -> bool {
+        (addr as u32) < DOORBELL_PAGE_OFFSET + DOORBELL_PAGE_BYTES
+    }
+
     /// The host writes up to eight bytes in the aligned eight at `addr` of a function's BAR, by `strb`.
     pub fn write_register(&mut self, host: &mut dyn HostPort, func: u8, addr: u16, data: u64, strb: u8) {
         let addr = u32::from(addr) & !7;
         if addr >= DOORBELL_PAGE_OFFSET {
-            // A doorbell is one write of 64 bits. What lies in a push slot the ring has, too.
+            // A doorbell is one write of 64 bits.
             if strb == 0xff && addr < DOORBELL_PAGE_OFFSET + DOORBELL_PAGE_BYTES {
                 self.doorbell(host, func, addr - DOORBELL_PAGE_OFFSET, data);
             }

@@ -29,6 +29,7 @@ mod paths;
 mod port;
 mod queues;
 mod reach;
+pub mod spare;
 mod srq;
 mod timers;
 mod wqe;
@@ -48,8 +49,19 @@ pub trait HostPort {
         self.read(func, addr, out)
     }
 
+    /// Memory of a function is another process's, and each read of it keeps the card waiting.
+    fn is_far(&self, func: u8) -> bool {
+        let _ = func;
+        false
+    }
+
     /// Writes memory of a function, in the order of the calls. False: not all of it is there.
     fn write(&mut self, func: u8, addr: u64, bytes: &[u8]) -> bool;
+
+    /// What is written from now on, or no longer, is nothing that anybody waits for.
+    fn hush(&mut self, on: bool) {
+        let _ = on;
+    }
 
     /// Raises an interrupt, behind everything that was written.
     fn interrupt(&mut self, func: u8, vector: u16);

@@ -6,12 +6,13 @@ use hca_abi::{Cqe, HwEventKind, HwEventWho, QpState, Qpc, WcStatus};
 use hca_fw_core::line_of;
 use hca_model::{Frame, Qp, QpConfig, Service, same_sender};
 use hca_regs as reg;
-use hca_wire::{Link, Psn, Syndrome};
+use hca_wire::{Link, Operation, Psn, Syndrome};
 
 use crate::HostPort;
 use crate::body::Body;
 use crate::keys::KeyUser;
 use crate::reach::{Failure, Reach};
+use crate::spare;
 use crate::timers::Timers;
 use crate::wqe::{LocalWqe, SendWqe};
 
@@ -23,6 +24,8 @@ const FETCHED_MAX: usize = 64;
 /// A QP and what is known of it besides.
 struct Line {
     qp: Qp,
+    /// Its context; whoever works on the QP has it meanwhile.
+    qpc: Option<Box<Qpc>>,
     /// It has failed, and firmware has not said yet that it knows.
     is_untold: bool,
     /// SQD: firmware waits until nothing is under way (QPS-10).
@@ -33,6 +36,8 @@ struct Line {
     refused: Option<hca_model::SendRequest>,
     timer: Option<u64>,
     is_ready: bool,
+    /// Bytes of its last packet that was a MIDDLE one of a WRITE to another card.
+    middle_bytes: usize,
     /// QP_COMM_EST has been told.
     is_established: bool,
     /// Behind the last PSN that was sent.
@@ -45,16 +50,23 @@ impl Line {
     fn new(config: QpConfig) -> Self {
         Self {
             qp: Qp::new(config),
+            qpc: None,
             is_untold: false,
             drains: false,
             local: None,
             refused: None,
             timer: None,
             is_ready: false,
+            middle_bytes: 0,
             is_established: false,
             sent: None,
             port_changes: 0,
         }
+    }
+
+    /// Of what the card has of it there may be something to send.
+    fn has_more(&self, now: u64) -> bool {
+        self.local.is_some() || self.refused.is_some() || self.qp.may_send(now)
     }
 
     /// Nothing of its send queue is under way.
@@ -82,15 +94,18 @@ impl Lines {
     }
 
     /// Somebody may have something to send through a port.
+    #[inline]
     pub fn has_ready(&self, port: usize) -> bool {
         !self.ready[port].is_empty()
     }
 
     /// When the time changes something, in nanoseconds.
+    #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
         self.timers.first().map(|(at, _)| at)
     }
 
+    #[inline]
     fn set_timer(&mut self, line: u32, at: Option<u64>) {
         let Some(of) = &mut self.lines[line as usize] else {
             return;
@@ -112,6 +127,7 @@ impl Lines {
     }
 
     /// It may have something to send.
+    #[inline]
     pub fn wake(&mut self, body: &Body, line: u32) {
         let port = usize::from(body.qpcs[line as usize].port().max(1)) - 1;
         if let Some(of) = &mut self.lines[line as usize]
@@ -132,7 +148,7 @@ impl Lines {
         work: impl FnOnce(&mut Line, &mut Reach<'_>) -> T,
     ) -> Option<T> {
         let of = self.lines[line as usize].as_deref_mut()?;
-        let qpc = body.qpcs[line as usize];
+        let qpc = of.qpc.take()?;
         // The P_Key of QP0 and QP1 is that of the last packet.
         if (of.port_changes != body.port_changes || qpc.is_gsi() || qpc.is_smi())
             && let (Some(port), Some(link)) = (body.port_of(&qpc), body.connection_link(&qpc))
@@ -143,7 +159,8 @@ impl Lines {
         let mut reach = Reach::new(body, host, qpc);
         reach.frame = frame;
         let done = work(of, &mut reach);
-        if let Some(Failure { status, who }) = reach.failure {
+        let Reach { failure, qpc, .. } = reach;
+        if let Some(Failure { status, who }) = failure {
             of.is_untold = true;
             of.local = None;
             of.refused = None;
@@ -154,6 +171,7 @@ impl Lines {
             of.drains = false;
             body.raise(HwEventKind::SqDrained, qpc.func(), line, 0);
         }
+        of.qpc = Some(qpc);
         Some(done)
     }
 
@@ -192,6 +210,7 @@ impl Lines {
         };
         let of = self.lines[line as usize].get_or_insert_with(|| Box::new(Line::new(config)));
         of.qp.set_config(config);
+        of.qpc = Some(Box::new(qpc));
         of.port_changes = 0;
         if starts_sends {
             of.qp.restart_sends();
@@ -243,21 +262,18 @@ impl Lines {
 
     /// Completes every send WQE with WR_FLUSH_ERR (QPS-14).
     pub fn flush_sends(&mut self, body: &mut Body, host: &mut dyn HostPort, line: u32) {
-        let stops = |of: &Line| matches!(of.qp.state, QpState::Err | QpState::Sqe);
-        self.with(body, host, line, None, |of, reach| {
-            if stops(of) {
-                reach.flush_sends();
-            }
-        });
+        let of = self.lines[line as usize].as_deref();
+        if of.is_some_and(|of| matches!(of.qp.state, QpState::Err | QpState::Sqe)) {
+            self.with(body, host, line, None, |_, reach| reach.flush_sends());
+        }
     }
 
     /// The same of receive WQEs.
     pub fn flush_receives(&mut self, body: &mut Body, host: &mut dyn HostPort, line: u32) {
-        self.with(body, host, line, None, |of, reach| {
-            if of.qp.state == QpState::Err {
-                reach.flush_ring();
-            }
-        });
+        let of = self.lines[line as usize].as_deref();
+        if of.is_some_and(|of| of.qp.state == QpState::Err) {
+            self.with(body, host, line, None, |_, reach| reach.flush_ring());
+        }
     }
 
     /// A packet for a QP, through a port.
@@ -301,6 +317,7 @@ impl Lines {
     }
 
     /// What is over already is seen to in the next cycle.
+    #[inline]
     fn look_at_timer(&mut self, body: &Body, line: u32) {
         let of = self.lines[line as usize].as_ref();
         let at = of.and_then(|of| of.qp.next_timer());
@@ -308,9 +325,15 @@ impl Lines {
     }
 
     /// Looks at what is due now.
+    #[inline]
     fn after(&mut self, body: &Body, line: u32) {
         self.look_at_timer(body, line);
-        self.wake(body, line);
+        let rings = &body.rings[line as usize];
+        let waits = rings.sq_fetched != rings.sq_producer;
+        let of = self.lines[line as usize].as_deref();
+        if of.is_some_and(|of| waits || of.has_more(body.now_ns())) {
+            self.wake(body, line);
+        }
     }
 
     /// Time has come to the present.
@@ -346,19 +369,74 @@ impl Lines {
             }
             self.refill(body, host, line);
             let now = body.now_ns();
-            let frame = self.with(body, host, line, None, |of, reach| {
-                let link = of.qp.next_link();
-                let packet = of.qp.next_packet(now, reach)?;
-                count_sent(of, reach, &packet);
-                Some(Box::new(Frame { link, packet }))
+            let mut frame = spare::take();
+            let made = self.with(body, host, line, None, |of, reach| {
+                frame.link = of.qp.next_link();
+                let made = of.qp.put_next_packet(now, reach, &mut frame.packet);
+                if made {
+                    count_sent(of, reach, &frame.packet);
+                }
+                made
             });
-            if let Some(frame) = frame.flatten() {
+            if made == Some(true) {
                 self.after(body, line);
                 return Some((line, frame));
             }
+            spare::give_back(frame);
             self.look_at_timer(body, line);
         }
         None
+    }
+
+    /// A packet leaves the card, or not.
+    pub fn packet_leaves(&mut self, line: u32, frame: &Frame, len_bytes: Option<usize>) {
+        if let Some(of) = self.lines[line as usize].as_deref_mut()
+            && is_middle_of_write(frame)
+        {
+            of.middle_bytes = len_bytes.unwrap_or(0);
+        }
+    }
+
+    /// Packets that leave next through a port and change nothing before the one behind them does: how many, and how
+    /// long each is.
+    #[inline]
+    pub fn middles_ahead(&self, port: usize) -> Option<(u32, usize)> {
+        let ready = &self.ready[port];
+        let line = *ready.front()?;
+        let of = self.lines[line as usize].as_deref()?;
+        // Only where nobody else has anything to send.
+        if of.middle_bytes == 0 || ready.len() != 1 {
+            return None;
+        }
+        let count = of.qp.middles_ahead();
+        (count > 0).then_some((count, of.middle_bytes))
+    }
+
+    /// So many of those as one; the last leaves now.
+    pub fn take_middles(
+        &mut self,
+        body: &mut Body,
+        host: &mut dyn HostPort,
+        port: usize,
+        count: u32,
+    ) -> Option<Box<Frame>> {
+        let line = *self.ready[port].front()?;
+        let now = body.now_ns();
+        let mut frame = spare::take_long();
+        let made = self.with(body, host, line, None, |of, reach| {
+            frame.link = of.qp.next_link();
+            let made = of.qp.put_middles(now, count, reach, &mut frame.packet);
+            if made {
+                count_sent(of, reach, &frame.packet);
+            }
+            made
+        });
+        if made != Some(true) {
+            spare::give_back(frame);
+            return None;
+        }
+        self.look_at_timer(body, line);
+        Some(frame)
     }
 
     /// A packet of a QP has left only now.
@@ -460,6 +538,10 @@ fn judge(of: &mut Line, reach: &mut Reach<'_>, frame: &Frame) -> bool {
     violation.is_none()
 }
 
+pub(crate) fn is_middle_of_write(frame: &Frame) -> bool {
+    frame.packet.opcode.operation() == Some(Operation::WriteMiddle)
+}
+
 /// What an acknowledge says, for the counters.
 fn syndrome_of(packet: &hca_model::Packet) -> Option<Syndrome> {
     packet.ext.aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome))
@@ -471,7 +553,7 @@ fn count_received(of: &Line, reach: &mut Reach<'_>, frame: &Frame) {
     let ahead = packet.psn.distance_from(of.qp.expected());
     let syndrome = syndrome_of(packet).filter(|_| packet.opcode.is_response());
     reach.count(|counters| {
-        counters.out_of_sequence += u64::from(is_request && ahead > 0);
+        counters.out_of_sequence += u64::from(is_request && ahead > 0) * u64::from(packet.count);
         counters.duplicate_requests += u64::from(is_request && ahead < 0);
         counters.rnr_naks_received += u64::from(matches!(syndrome, Some(Syndrome::RnrNak(_))));
         counters.naks_received += u64::from(matches!(syndrome, Some(Syndrome::Nak(_))));
@@ -483,7 +565,7 @@ fn count_sent(of: &mut Line, reach: &mut Reach<'_>, packet: &hca_model::Packet) 
     let is_request = of.qp.config.service.is_reliable() && !packet.opcode.is_response();
     let is_again = is_request && of.sent.is_some_and(|sent| packet.psn.is_before(sent));
     if is_request && !is_again {
-        of.sent = Some(packet.psn.wrapping_add(1));
+        of.sent = Some(packet.psn.wrapping_add(packet.count));
     }
     reach.count(|counters| {
         counters.retransmitted += u64::from(is_again);

@@ -96,6 +96,7 @@ impl Port {
     }
 
     /// It carries data.
+    #[inline]
     pub fn is_active(&self) -> bool {
         self.state == PortState::Active
     }
@@ -236,6 +237,7 @@ impl Body {
     }
 
     /// Links whose other end has been away for too long.
+    #[inline]
     pub fn give_links_up(&mut self) {
         for at in 0..self.ports.len() {
             let due = self.link_timer(at).is_some_and(|due| due <= self.now);
@@ -247,6 +249,7 @@ impl Body {
     }
 
     /// When a link is given up.
+    #[inline]
     pub fn link_timer(&self, at: usize) -> Option<u64> {
         self.ports[at].deferred.map(|since| since + DEFER_CYCLES)
     }

@@ -15,6 +15,7 @@ use crate::HostPort;
 use crate::body::Body;
 use crate::datagrams::gids;
 use crate::keys::KeyUser;
+use crate::lines::is_middle_of_write;
 use crate::port::PortCounters;
 
 /// XRC: no receive queue has been named.
@@ -31,7 +32,7 @@ pub(crate) struct Failure {
 pub(crate) struct Reach<'a> {
     pub body: &'a mut Body,
     pub host: &'a mut dyn HostPort,
-    pub qpc: Qpc,
+    pub qpc: Box<Qpc>,
     /// The packet that is handled.
     pub frame: Option<&'a Frame>,
     /// Through which port, from 0, it has come.
@@ -41,7 +42,7 @@ pub(crate) struct Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    pub fn new(body: &'a mut Body, host: &'a mut dyn HostPort, qpc: Qpc) -> Self {
+    pub fn new(body: &'a mut Body, host: &'a mut dyn HostPort, qpc: Box<Qpc>) -> Self {
         Self {
             body,
             host,
@@ -240,6 +241,10 @@ impl World for Reach<'_> {
         self.body.check_region(self.host, user, key, right)
     }
 
+    fn is_far(&self) -> bool {
+        self.host.is_far(self.qpc.func())
+    }
+
     fn read_to(
         &mut self,
         config: &QpConfig,
@@ -260,7 +265,12 @@ impl World for Reach<'_> {
         right: Access,
     ) -> Result<(), Refusal> {
         let user = self.user(config);
-        self.body.write_key(self.host, user, (key, va), bytes, right)
+        // Nobody has to see at once what is in the middle of a message.
+        let is_middle = self.frame.is_some_and(is_middle_of_write);
+        self.host.hush(is_middle);
+        let written = self.body.write_key(self.host, user, (key, va), bytes, right);
+        self.host.hush(false);
+        written
     }
 
     fn invalidate(&mut self, config: &QpConfig, key: u32) -> Result<(), Refusal> {
@@ -282,10 +292,10 @@ impl World for Reach<'_> {
         if named.is_none() && self.is_of_xrc() {
             return Ok(None);
         }
-        let (line, qpc) = (self.line(), self.qpc);
-        let place = self.body.take_receive(self.host, line, &qpc, named);
+        let line = self.line();
+        let place = self.body.take_receive(self.host, line, &self.qpc, named);
         place
-            .map(|place| self.body.fetch_receive(self.host, qpc.func(), place))
+            .map(|place| self.body.fetch_receive(self.host, self.qpc.func(), place))
             .transpose()
     }
 

@@ -27,6 +27,7 @@ impl Timers {
     }
 
     /// Sets the time of a line, or takes it away.
+    #[inline]
     pub fn set(&mut self, line: u32, at: Option<u64>) {
         let place = self.places[line as usize];
         match (place, at) {

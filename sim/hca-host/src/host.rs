@@ -30,9 +30,21 @@ impl Host {
         }
     }
 
+    /// The write for which a function is contained.
+    #[inline]
+    pub fn lost_write(&self, func: u8) -> Option<Fault> {
+        self.functions.get(usize::from(func))?.lost_write()
+    }
+
     /// The map of a function, if the card has it.
     pub fn function(&mut self, func: u8) -> Option<&mut IommuMap> {
         self.functions.get_mut(usize::from(func))
+    }
+
+    /// The program of a function is another process.
+    pub fn is_far(&self, func: u8) -> bool {
+        let map = self.functions.get(usize::from(func));
+        map.is_some_and(IommuMap::is_remote)
     }
 
     /// Reads for the card. Who is given a fault, or has one from the fetch, has it logged.
@@ -51,6 +63,7 @@ impl Host {
     /// Waits for writes that reached memory so long ago that others may hear of them by now: the other end of a
     /// transfer, over the wire. For as long as there is patience with whose memory it is; after that only its own
     /// rings are kept behind its data.
+    #[inline]
     pub fn keep_up(&mut self, now: u64) {
         self.functions.iter_mut().for_each(|map| map.keep_up(now));
     }
@@ -112,8 +125,14 @@ impl Host {
 
     /// Counts everything the card made visible to the host (lines and interrupts): unchanged means nothing
     /// new to poll.
+    #[inline]
     pub fn writes_seen(&self) -> u64 {
         self.writes_seen
+    }
+
+    /// What has been written since this count nobody waits for.
+    pub fn unsee_writes(&mut self, seen: u64) {
+        self.writes_seen = seen;
     }
 
     /// Accesses to addresses that are not mapped.
@@ -139,7 +158,11 @@ impl Host {
     }
 
     /// The next function that has been contained and is to be reset, as root ports do it that contain errors.
+    #[inline]
     pub fn take_contained(&mut self) -> Option<u8> {
+        if self.contained.is_empty() {
+            return None;
+        }
         self.contained.pop_front()
     }
 

@@ -463,6 +463,12 @@ impl PcieModel {
         self.mmio.push_back((now + self.timing.mmio_cycles, request));
     }
 
+    /// The processor has written a register that the card has not: nothing comes of it.
+    #[inline]
+    pub fn count_mmio_write(&mut self) {
+        self.counters.mmio_writes += 1;
+    }
+
     /// The oldest register access that has reached the card.
     #[inline]
     pub fn mmio_front(&self, now: u64) -> Option<&MmioRequest> {

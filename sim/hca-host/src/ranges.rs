@@ -2,7 +2,7 @@
 //! last bytes, so that a range may reach the end of the address space.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::iommu::Memory;
 
@@ -50,9 +50,13 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The mappings of a function.
 #[derive(Default)]
 pub(crate) struct Ranges {
-    all: BTreeMap<u64, Mapping>,
-    /// Starts of ranges that were found last, by address: hints, which need not be there any more.
-    near: [AtomicU64; 1 << LOG_NEAR],
+    /// Their places, by start.
+    all: BTreeMap<u64, u32>,
+    /// Mappings with their starts, and places that are free.
+    places: Vec<Option<(u64, Mapping)>>,
+    free: Vec<u32>,
+    /// Places of ranges that were found last, by address: hints, which may have become others.
+    near: [AtomicU32; 1 << LOG_NEAR],
 }
 
 impl Ranges {
@@ -65,34 +69,54 @@ impl Ranges {
     pub fn find(&self, addr: u64) -> Option<(&Mapping, u64)> {
         let place = (addr >> NEAR_SHIFT).wrapping_mul(SPREAD) >> (u64::BITS - LOG_NEAR);
         let near = &self.near[place as usize];
-        let start = near.load(Ordering::Relaxed);
-        if let Some(range) = self.all.get(&start)
-            && let Some(offset) = addr.checked_sub(start)
+        let last = near.load(Ordering::Relaxed);
+        if let Some(Some((start, range))) = self.places.get(last as usize)
+            && let Some(offset) = addr.checked_sub(*start)
             && offset < range.len_bytes
         {
             return Some((range, offset));
         }
-        let (start, range) = self.all.range(..=addr).next_back()?;
-        near.store(*start, Ordering::Relaxed);
+        let (start, place) = self.all.range(..=addr).next_back()?;
+        near.store(*place, Ordering::Relaxed);
         let offset = addr - start;
+        let range = self.at(*place)?;
         (offset < range.len_bytes).then_some((range, offset))
+    }
+
+    fn at(&self, place: u32) -> Option<&Mapping> {
+        let (_, range) = self.places.get(place as usize)?.as_ref()?;
+        Some(range)
+    }
+
+    /// The mapping that starts there goes.
+    fn take(&mut self, start: u64) -> Option<Mapping> {
+        let place = self.all.remove(&start)?;
+        self.free.push(place);
+        let (_, range) = self.places.get_mut(place as usize)?.take()?;
+        Some(range)
     }
 
     pub fn is_free(&self, start: u64, last: u64) -> bool {
         let before = self.all.range(..=last).next_back();
-        before.is_none_or(|(found, range)| found + (range.len_bytes - 1) < start)
+        let range = before.and_then(|(found, place)| Some((found, self.at(*place)?)));
+        range.is_none_or(|(found, range)| found + (range.len_bytes - 1) < start)
     }
 
     /// To be free, which the caller has looked at.
     pub fn insert(&mut self, start: u64, range: Mapping) {
-        self.all.insert(start, range);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        self.places[place as usize] = Some((start, range));
+        self.all.insert(start, place);
     }
 
     /// Ends the range with exactly this start and length. None: no range starts there; false: one of another length.
     pub fn remove(&mut self, start: u64, len_bytes: u64) -> Option<bool> {
-        let same = self.all.get(&start)?.len_bytes == len_bytes;
+        let same = self.at(*self.all.get(&start)?)?.len_bytes == len_bytes;
         if same {
-            self.all.remove(&start);
+            self.take(start);
         }
         Some(same)
     }
@@ -118,7 +142,7 @@ impl Ranges {
             .collect();
         let goes_on = starts.len() > limit;
         starts.truncate(limit);
-        let ended = starts.iter().filter_map(|at| self.all.remove(at));
+        let ended = starts.iter().filter_map(|at| self.take(*at));
         Some(Unmapped {
             len_bytes: ended.map(|range| range.len_bytes).sum(),
             goes_on,

@@ -49,6 +49,7 @@ impl Cable {
     /// Writes a capture from now on. A file that exists is replaced.
     pub fn capture(&mut self, tap: Tap, path: &Path) -> Result<(), LinkError> {
         self.captures.push(Capture::create(tap, self.config.kind, path)?);
+        self.part();
         Ok(())
     }
 
@@ -67,6 +68,7 @@ impl Cable {
     /// Begins to note, or stops noting, the data packets put on the wire in one direction.
     pub fn watch(&mut self, dir: Dir, on: bool) {
         self.watches[dir as usize].switch(on);
+        self.part();
     }
 
     /// The packets noted since the last call, in the order of sending, and how many more there was no room for.
@@ -77,9 +79,49 @@ impl Cable {
     /// From now on somebody hears every data packet, or nobody does.
     pub fn listen(&mut self, listener: Option<Box<dyn Listener>>) {
         self.listener = listener;
+        self.part();
+    }
+
+    /// From now on, or already, each packet is for itself.
+    fn part(&mut self) {
+        self.a_to_b.part();
+        self.b_to_a.part();
+    }
+
+    /// In this direction packets that nobody misses may travel as one: nobody looks, and nothing happens to them.
+    #[inline]
+    pub fn is_smooth(&self, dir: Dir) -> bool {
+        !self.is_looked_at() && !self.watches[dir as usize].is_on() && self.lane(dir).is_smooth()
+    }
+
+    /// First cycle in which [`Cable::ready`] is true when so many packets more have been sent, each so long.
+    pub fn ready_cycle_behind(&self, dir: Dir, packets: u32, len_bytes: usize) -> u64 {
+        self.lane(dir).ready_cycle_behind(packets, len_bytes)
+    }
+
+    /// Takes several packets in one, the first of which is sent in that cycle, if [`Cable::is_smooth`]. They are handed
+    /// out as one when the last has come.
+    pub fn push_several(
+        &mut self,
+        dir: Dir,
+        now_cycle: u64,
+        packets: Box<dyn Unwritten>,
+    ) -> Result<(), LinkError> {
+        if !self.is_smooth(dir) {
+            for part in packets.parts() {
+                let cycle = self.ready_cycle(dir).max(now_cycle);
+                self.push_unwritten(dir, cycle, part)?;
+            }
+            return Ok(());
+        }
+        if !self.is_up() || self.lane_mut(dir).push_several(now_cycle, packets) {
+            return Ok(());
+        }
+        Err(self.too_long())
     }
 
     /// Both ends see each other: it is plugged in, and both are switched on.
+    #[inline]
     pub fn is_up(&self) -> bool {
         self.is_plugged && self.is_enabled == [true; 2]
     }
@@ -104,6 +146,7 @@ impl Cable {
         }
     }
 
+    #[inline]
     fn lane(&self, dir: Dir) -> &Lane {
         match dir {
             Dir::AToB => &self.a_to_b,
@@ -111,6 +154,7 @@ impl Cable {
         }
     }
 
+    #[inline]
     fn lane_mut(&mut self, dir: Dir) -> &mut Lane {
         match dir {
             Dir::AToB => &mut self.a_to_b,
@@ -120,11 +164,13 @@ impl Cable {
 
     /// True where the sender may push a beat in this cycle. Following it, a sender with enough
     /// data fills the line exactly: no more than two cycles of data wait in front of it.
+    #[inline]
     pub fn ready(&self, dir: Dir, now_cycle: u64) -> bool {
         self.lane(dir).ready(now_cycle)
     }
 
     /// First cycle in which [`Cable::ready`] is true, if nothing is pushed until then.
+    #[inline]
     pub fn ready_cycle(&self, dir: Dir) -> u64 {
         self.lane(dir).ready_cycle()
     }
@@ -160,6 +206,7 @@ impl Cable {
     }
 
     /// Somebody looks at the bytes of packets.
+    #[inline]
     fn is_looked_at(&self) -> bool {
         self.listener.is_some() || !self.captures.is_empty()
     }
@@ -212,6 +259,7 @@ impl Cable {
     }
 
     /// The same for a receiver that takes packets as their sender has left them.
+    #[inline]
     pub fn poll_content(&mut self, dir: Dir, now_cycle: u64) -> Option<Content> {
         if self.is_looked_at() {
             return Some(Content::Bytes(self.poll(dir, now_cycle)?.bytes));
@@ -243,6 +291,7 @@ impl Cable {
     }
 
     /// The same for one direction.
+    #[inline]
     pub fn next_arrival_cycle(&self, dir: Dir) -> Option<u64> {
         self.lane(dir).next_event_cycle()
     }

@@ -6,8 +6,19 @@ use std::fmt;
 /// A packet that its sender has not written out. Whoever looks at its bytes, or changes them, has them written; a
 /// receiver of the sender's own kind takes it as it is.
 pub trait Unwritten: Any + Send {
-    /// Bytes of the packet.
+    /// Bytes of the packet; where it stands for several, of each.
     fn len_bytes(&self) -> usize;
+
+    /// So many packets in one, all of the same length, one behind the other.
+    #[inline]
+    fn count(&self) -> u32 {
+        1
+    }
+
+    /// Those packets, each for itself; of one packet nobody asks.
+    fn parts(&self) -> Vec<Box<dyn Unwritten>> {
+        Vec::new()
+    }
 
     /// The packet as bytes.
     fn write(&self) -> Vec<u8>;
@@ -22,10 +33,19 @@ pub enum Content {
 }
 
 impl Content {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Unwritten(packet) => packet.len_bytes(),
+        }
+    }
+
+    /// Packets that it is.
+    pub(crate) fn count(&self) -> u32 {
+        match self {
+            Self::Bytes(_) => 1,
+            Self::Unwritten(packet) => packet.count(),
         }
     }
 

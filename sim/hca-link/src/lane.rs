@@ -92,12 +92,26 @@ impl Lane {
         }
     }
 
+    #[inline]
     pub(crate) fn ready(&self, now_cycle: u64) -> bool {
         self.line.ready(now_cycle)
     }
 
+    #[inline]
     pub(crate) fn ready_cycle(&self) -> u64 {
         self.line.ready_cycle()
+    }
+
+    /// The same when so many packets more have been sent, each so long.
+    pub(crate) fn ready_cycle_behind(&self, packets: u32, len_bytes: usize) -> u64 {
+        let each = len_bytes as u64 + self.overhead_bytes;
+        self.line.ready_cycle_behind(u64::from(packets) * each)
+    }
+
+    /// Nothing happens to packets but that they take their time, and each is handed out whole.
+    #[inline]
+    pub(crate) fn is_smooth(&self) -> bool {
+        self.dice.is_clean() && self.partial.is_empty() && self.delivery == Delivery::LastBit
     }
 
     pub(crate) fn set_delivery(&mut self, delivery: Delivery) {
@@ -112,10 +126,75 @@ impl Lane {
         self.in_flight.len()
     }
 
+    /// Takes several packets in one, where [`Lane::is_smooth`]: on the line they are behind each other from the cycle
+    /// on, and they are handed out when the last of them has come. False where they are too long.
+    pub(crate) fn push_several(&mut self, now_cycle: u64, packets: Box<dyn Unwritten>) -> bool {
+        let (each, count) = (packets.len_bytes(), u64::from(packets.count()));
+        if each > PACKET_BYTES_MAX {
+            return false;
+        }
+        let wire_bytes = each as u64 + self.overhead_bytes;
+        let sent_ps = self.line.free_ps().max(self.line.cycle_start_ps(now_cycle));
+        self.sent_ps = sent_ps;
+        self.stats.wire_bytes += count * wire_bytes;
+        self.stats.busy_ps += self.line.send(now_cycle, count * wire_bytes);
+        self.stats.sent_packets += count;
+        self.stats.sent_bytes += count * each as u64;
+        // As one after the other: none arrives sooner behind the one in front than it takes to send.
+        let earliest_ps = self.in_order_ps + count * self.line.duration_ps(wire_bytes);
+        let last_bit_ps = (self.line.free_ps() + self.latency_ps).max(earliest_ps);
+        self.in_order_ps = last_bit_ps;
+        let content = Content::Unwritten(packets);
+        let packet = Flying {
+            content,
+            sent_ps,
+            last_bit_ps,
+        };
+        self.insert(packet, now_cycle);
+        true
+    }
+
+    /// Somebody begins to look: whatever is under way as several packets in one is each for itself.
+    pub(crate) fn part(&mut self) {
+        if self
+            .in_flight
+            .iter()
+            .all(|(_, packet)| packet.content.count() == 1)
+        {
+            return;
+        }
+        for (slot, packet) in std::mem::take(&mut self.in_flight) {
+            let Content::Unwritten(several) = &packet.content else {
+                self.in_flight.push_back((slot, packet));
+                continue;
+            };
+            let parts = several.parts();
+            if parts.is_empty() {
+                self.in_flight.push_back((slot, packet));
+                continue;
+            }
+            let each_ps = self
+                .line
+                .duration_ps(several.len_bytes() as u64 + self.overhead_bytes);
+            let count = parts.len() as u64;
+            for (behind, part) in parts.into_iter().enumerate() {
+                let later_ps = (count - 1 - behind as u64) * each_ps;
+                let part = Flying {
+                    content: Content::Unwritten(part),
+                    sent_ps: packet.sent_ps + behind as u64 * each_ps,
+                    last_bit_ps: packet.last_bit_ps - later_ps,
+                };
+                let slot = (part.last_bit_ps, slot.1);
+                self.in_flight.push_back((slot, part));
+            }
+        }
+    }
+
     /// Loses all that is under way.
     pub(crate) fn cut(&mut self) {
         self.partial.clear();
-        self.stats.faults.lost += self.in_flight.len() as u64;
+        let packets = self.in_flight.iter().map(|(_, packet)| packet.content.count());
+        self.stats.faults.lost += packets.map(u64::from).sum::<u64>();
         self.in_flight.clear();
         self.held.clear();
     }
@@ -166,6 +245,7 @@ impl Lane {
         self.send(now_cycle, Content::Bytes(bytes));
     }
 
+    #[inline]
     fn is_link_packet(&self, content: &Content) -> bool {
         matches!(content, Content::Bytes(bytes) if self.kind.is_link_packet(bytes))
     }
@@ -261,6 +341,7 @@ impl Lane {
 
     /// Puts a packet in flight, but not in front of an earlier one: the far end of the wire has the
     /// same rate as the near end.
+    #[inline]
     fn insert_in_order(&mut self, mut packet: Flying, now_cycle: u64) {
         let wire_bytes = packet.content.len() as u64 + self.overhead_bytes;
         let earliest_ps = self.in_order_ps + self.line.duration_ps(wire_bytes);
@@ -286,6 +367,7 @@ impl Lane {
         }
     }
 
+    #[inline]
     pub(crate) fn poll(&mut self, now_cycle: u64) -> Option<Flying> {
         let ((deliver_ps, _), _) = self.in_flight.front()?;
         if *deliver_ps > self.line.cycle_start_ps(now_cycle) {
@@ -295,12 +377,14 @@ impl Lane {
         if self.is_link_packet(&packet.content) {
             self.stats.delivered_link_packets += 1;
         } else {
-            self.stats.delivered_packets += 1;
-            self.stats.delivered_bytes += packet.content.len() as u64;
+            let count = u64::from(packet.content.count());
+            self.stats.delivered_packets += count;
+            self.stats.delivered_bytes += count * packet.content.len() as u64;
         }
         Some(packet)
     }
 
+    #[inline]
     pub(crate) fn next_event_cycle(&self) -> Option<u64> {
         let ((deliver_ps, _), _) = self.in_flight.front()?;
         Some(self.line.cycle_at_or_after(*deliver_ps))

@@ -148,3 +148,122 @@ fn bytes_for_who_wants_them() {
     cable.push_unwritten(Dir::AToB, at, lazy(packet(3))).unwrap();
     assert_eq!(cable.next_arrival_cycle(Dir::AToB), None);
 }
+
+/// Packets of one length in one.
+struct Several {
+    packets: Vec<Vec<u8>>,
+}
+
+impl Unwritten for Several {
+    fn len_bytes(&self) -> usize {
+        self.packets[0].len()
+    }
+
+    fn count(&self) -> u32 {
+        self.packets.len() as u32
+    }
+
+    fn parts(&self) -> Vec<Box<dyn Unwritten>> {
+        let part = |packet: &Vec<u8>| -> Box<dyn Unwritten> {
+            Box::new(Self {
+                packets: vec![packet.clone()],
+            })
+        };
+        self.packets.iter().map(part).collect()
+    }
+
+    fn write(&self) -> Vec<u8> {
+        assert_eq!(self.count(), 1, "nobody writes several packets as one");
+        self.packets[0].clone()
+    }
+}
+
+fn several(count: usize) -> Box<Several> {
+    let packets = (0..count).map(|number| vec![number as u8; 1082]).collect();
+    Box::new(Several { packets })
+}
+
+/// Packets in the order in which they arrive, with the cycles.
+fn arrivals(cable: &mut Cable, from: u64) -> Vec<(u64, Vec<u8>)> {
+    let mut arrived = Vec::new();
+    for now in from..from + 10_000 {
+        while let Some(packet) = cable.poll(Dir::AToB, now) {
+            arrived.push((now, packet.bytes));
+        }
+    }
+    arrived
+}
+
+/// Several packets in one take as long as one after the other: what comes behind them, and all counts, are the same.
+#[test]
+fn several_take_as_long_as_each_for_itself() {
+    let (mut one, mut each) = (cable(""), cable(""));
+    for (cable, is_one) in [(&mut one, true), (&mut each, false)] {
+        cable.push_packet(Dir::AToB, 3, &packet(1)).unwrap();
+        assert!(cable.is_smooth(Dir::AToB));
+        let first = cable.ready_cycle(Dir::AToB);
+        let behind = cable.ready_cycle_behind(Dir::AToB, 13, 1082);
+        if is_one {
+            cable.push_several(Dir::AToB, first, several(13)).unwrap();
+        } else {
+            for part in several(13).parts() {
+                let cycle = cable.ready_cycle(Dir::AToB);
+                cable.push_unwritten(Dir::AToB, cycle, part).unwrap();
+            }
+        }
+        assert_eq!(cable.ready_cycle(Dir::AToB), behind);
+        cable.push_packet(Dir::AToB, behind, &packet(2)).unwrap();
+    }
+    let mut last = None;
+    for now in 0..10_000 {
+        while let Some(content) = one.poll_content(Dir::AToB, now) {
+            if let Content::Unwritten(packets) = content {
+                assert_eq!(packets.count(), 13);
+                last = Some(now);
+            }
+        }
+    }
+    let all = arrivals(&mut each, 0);
+    assert_eq!(all.len(), 15);
+    assert_eq!(last, Some(all[13].0));
+    assert_eq!(one.stats(), each.stats());
+}
+
+/// Who begins to look sees each packet that is under way, and when it comes; so does who looks already.
+#[test]
+fn who_looks_sees_each_of_several() {
+    struct Deaf;
+    impl Listener for Deaf {
+        fn sent(&mut self, _: Dir, _: u64, _: &[u8]) {}
+        fn delivered(&mut self, _: Dir, _: u64, _: &[u8]) {}
+    }
+    let all: Vec<Vec<u8>> = several(13).packets;
+    let mut times = Vec::new();
+    for looks_before in [true, false] {
+        let mut cable = cable("");
+        if looks_before {
+            cable.listen(Some(Box::new(Deaf)));
+            assert!(!cable.is_smooth(Dir::AToB));
+        }
+        cable.push_several(Dir::AToB, 0, several(13)).unwrap();
+        if !looks_before {
+            cable.listen(Some(Box::new(Deaf)));
+        }
+        let (cycles, packets): (Vec<u64>, Vec<Vec<u8>>) = arrivals(&mut cable, 0).into_iter().unzip();
+        assert_eq!(packets, all);
+        times.push(cycles);
+    }
+    assert_eq!(times[0], times[1]);
+    // Faults may hit each of them.
+    let mut bad = cable("loss=0.5");
+    assert!(!bad.is_smooth(Dir::AToB));
+    bad.push_several(Dir::AToB, 0, several(13)).unwrap();
+    let counts = bad.stats().a_to_b;
+    assert_eq!(counts.sent_packets, 13);
+    assert!((1..13).contains(&counts.faults.lost));
+    // What is cut off is lost, and counted.
+    let mut cut = cable("");
+    cut.push_several(Dir::AToB, 0, several(13)).unwrap();
+    cut.plug(false);
+    assert_eq!(cut.stats().a_to_b.faults.lost, 13);
+}

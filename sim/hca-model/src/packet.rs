@@ -23,6 +23,9 @@ pub struct Packet {
     pub ext: ExtHeaders,
     /// Without pad bytes.
     pub payload: Vec<u8>,
+    /// So many packets in one: 1, or, where nobody sees packets on their way, MIDDLE packets of a WRITE that follow
+    /// each other. `psn` is that of the first, each has as much of the payload.
+    pub count: u32,
 }
 
 impl Packet {
@@ -38,7 +41,30 @@ impl Packet {
             mig_req: true,
             ext: ExtHeaders::default(),
             payload: Vec::new(),
+            count: 1,
         }
+    }
+
+    /// It becomes another one, as [`Packet::new`] makes it, but for what is left in its payload: that has the length
+    /// which [`Packet::payload_of`] gives it.
+    pub(crate) fn renew(&mut self, opcode: Opcode, dest_qp: u32, psn: Psn) {
+        (self.opcode, self.dest_qp, self.psn) = (opcode, dest_qp, psn);
+        (self.pkey, self.ack_req, self.solicited) = (0xffff, false, false);
+        self.ext = ExtHeaders::default();
+        self.count = 1;
+    }
+
+    /// Room for so many bytes of payload, in which anything may stand.
+    pub(crate) fn payload_of(&mut self, len_bytes: usize) -> &mut [u8] {
+        self.payload.resize(len_bytes, 0);
+        &mut self.payload
+    }
+}
+
+impl Default for Packet {
+    /// A packet that is to become another one.
+    fn default() -> Self {
+        Self::new(Opcode::RcAcknowledge, 0, Psn::new(0))
     }
 }
 
@@ -72,6 +98,7 @@ impl Frame {
             mig_req: bth.mig_req,
             ext: *whole.ext(),
             payload: whole.payload().to_vec(),
+            count: 1,
         };
         Some(Self {
             link: *whole.link(),
@@ -79,9 +106,30 @@ impl Frame {
         })
     }
 
-    /// Bytes of the packet, CRCs and all.
+    /// Bytes of the packet, CRCs and all; where it stands for several, of each.
     pub fn len_bytes(&self) -> usize {
-        self.repr().buffer_len().unwrap_or(0)
+        let repr = self.repr();
+        let payload = &repr.payload[..repr.payload.len() / self.packet.count as usize];
+        PacketRepr { payload, ..repr }.buffer_len().unwrap_or(0)
+    }
+
+    /// The packets that it stands for, each for itself.
+    pub fn parts(&self) -> Vec<Self> {
+        let packet = &self.packet;
+        let each = packet.payload.len() / packet.count as usize;
+        let part = |at: u32| Self {
+            link: self.link,
+            packet: Packet {
+                psn: packet.psn.wrapping_add(at),
+                payload: packet.payload[at as usize * each..][..each].to_vec(),
+                count: 1,
+                ..Packet {
+                    payload: Vec::new(),
+                    ..*packet
+                }
+            },
+        };
+        (0..packet.count).map(part).collect()
     }
 
     /// The packet as bytes, CRCs and all; `None` where its headers are not those of its opcode, or it is too long.

@@ -105,10 +105,7 @@ impl Qp {
 
     /// A packet for this QP, from wherever.
     pub fn handle(&mut self, now: u64, frame: &Frame, world: &mut dyn World) {
-        let (packet, mut config) = (&frame.packet, self.config);
-        if let Some(header) = packet.ext.xrceth {
-            config.receive_queue = header.xrcsrq;
-        }
+        let (packet, config) = (&frame.packet, &self.config);
         let hears = !matches!(self.state, QpState::Reset | QpState::Init | QpState::Err);
         let is_own = packet
             .opcode
@@ -119,13 +116,13 @@ impl Qp {
             return;
         }
         if self.is_asked_to_migrate(packet) {
-            return world.path_news(&config, PathNews::Asked(frame));
+            return world.path_news(config, PathNews::Asked(frame));
         }
         if !pkeys_match(packet.pkey, config.pkey) {
             return;
         }
         if config.service == Service::Ud {
-            if !datagram::receive(&frame.link, packet, &config, world) {
+            if !datagram::receive(&frame.link, packet, config, world) {
                 self.fail_receives(world);
             }
             return;
@@ -134,13 +131,21 @@ impl Qp {
             return;
         }
         if config.path_mig_state == PathMigState::Rearm && !packet.mig_req {
-            world.path_news(&config, PathNews::Armed);
+            world.path_news(config, PathNews::Armed);
         }
-        if packet.opcode.is_response() {
-            let failed = self.requester.answer(now, packet, &config, world);
-            self.settle(now, failed, world);
-        } else if let Err(failed) = self.responder.request(now, packet, &config, world) {
+        let own_queue = config.receive_queue;
+        if let Some(header) = packet.ext.xrceth {
+            self.config.receive_queue = header.xrcsrq;
+        }
+        let (failed, refused) = match packet.opcode.is_response() {
+            true => (self.requester.answer(now, packet, &self.config, world), Ok(())),
+            false => (None, self.responder.request(now, packet, &self.config, world)),
+        };
+        self.config.receive_queue = own_queue;
+        if let Err(failed) = refused {
             self.refused(failed, world);
+        } else if packet.opcode.is_response() {
+            self.settle(now, failed, world);
         }
     }
 
@@ -150,41 +155,81 @@ impl Qp {
     }
 
     /// Headers of the next packet: a datagram has its own.
+    #[inline]
     pub fn next_link(&self) -> Link {
         self.requester.next_link().unwrap_or(self.config.link)
     }
 
     /// The next packet: answers first.
     pub fn next_packet(&mut self, now: u64, world: &mut dyn World) -> Option<Packet> {
-        let mut packet = self.make_packet(now, world)?;
-        packet.mig_req = self.config.path_mig_state == PathMigState::Migrated;
-        Some(packet)
+        let mut packet = Packet::default();
+        self.put_next_packet(now, world, &mut packet).then_some(packet)
     }
 
-    fn make_packet(&mut self, now: u64, world: &mut dyn World) -> Option<Packet> {
-        match self.responder.next_packet(now, &self.config, world) {
-            Some(Ok(packet)) => return Some(packet),
+    /// The same, into what was any packet and becomes this one: its room is used again. False: there is none.
+    pub fn put_next_packet(&mut self, now: u64, world: &mut dyn World, packet: &mut Packet) -> bool {
+        let made = self.put_packet(now, world, packet);
+        packet.mig_req = self.has_no_other_path();
+        made
+    }
+
+    /// APM-3: what packets say.
+    fn has_no_other_path(&self) -> bool {
+        self.config.path_mig_state == PathMigState::Migrated
+    }
+
+    fn put_packet(&mut self, now: u64, world: &mut dyn World, packet: &mut Packet) -> bool {
+        match self.responder.next_packet(now, &self.config, world, packet) {
+            Some(Ok(())) => return true,
             Some(Err(failed)) => {
                 self.refused(failed, world);
-                return self.responder.next_packet(now, &self.config, world)?.ok();
+                let made = self.responder.next_packet(now, &self.config, world, packet);
+                return matches!(made, Some(Ok(())));
             }
             None => {}
         }
         if !matches!(self.state, QpState::Rts | QpState::Sqd) {
-            return None;
+            return false;
         }
-        let packet = self.requester.next_packet(now, &self.config, world);
+        let made = self.requester.next_packet(now, &self.config, world, packet);
         self.settle(now, None, world);
-        packet
+        made
+    }
+
+    /// Packets that leave next, if nothing happens, and change nothing before the one behind them does.
+    #[inline]
+    pub fn middles_ahead(&self) -> u32 {
+        match self.state {
+            QpState::Rts if self.responder.next_timeout().is_none() => {
+                self.requester.middles_ahead(&self.config)
+            }
+            _ => 0,
+        }
+    }
+
+    /// What was any packet becomes the next `count` of those, of which the last one leaves now. False: none are made.
+    pub fn put_middles(&mut self, now: u64, count: u32, world: &mut dyn World, packet: &mut Packet) -> bool {
+        packet.mig_req = self.has_no_other_path();
+        self.requester
+            .put_middles(now, count, &self.config, world, packet)
+    }
+
+    /// False: there is no packet that may leave now, and none will before something happens.
+    #[inline]
+    pub fn may_send(&self, now: u64) -> bool {
+        let sends = matches!(self.state, QpState::Rts | QpState::Sqd);
+        (sends && self.requester.may_send()) || self.responder.next_timeout().is_some_and(|at| at <= now)
     }
 
     /// When there is something to do by itself; a time in the past: at once, if a packet may leave.
+    #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
         let times = [self.requester.next_timeout(), self.responder.next_timeout()];
         times.into_iter().flatten().min()
     }
 
     /// The same without what may leave at once.
+    #[inline]
     pub fn next_timer(&self) -> Option<u64> {
         let kept = self.responder.next_timeout().filter(|at| *at > 0);
         self.requester.next_timeout().into_iter().chain(kept).min()

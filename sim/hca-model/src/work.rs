@@ -273,6 +273,8 @@ pub(crate) struct Wqe {
     pub asked_from: Vec<Psn>,
     /// Its request has left at least once.
     pub begun: bool,
+    /// A WRITE of many packets all of whose data could be read when it began.
+    pub is_smooth: bool,
     /// READ, atomic: everything has come.
     pub fetched: bool,
     /// Some of its data, from this offset on: memory is asked for more than a packet at a time.

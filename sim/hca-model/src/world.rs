@@ -37,6 +37,11 @@ pub trait World {
     /// Whether the region of a key may be touched, whatever its addresses are.
     fn check_region(&mut self, config: &QpConfig, key: u32, right: Access) -> Result<(), Refusal>;
 
+    /// Each access to memory keeps everybody waiting: better ask for much at a time.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// The bytes of a range, into as many.
     fn read_to(
         &mut self,

@@ -197,6 +197,7 @@ proptest! {
             let opcode = Opcode::ALL[opcode];
             let key = keys.get(key).copied().unwrap_or(3);
             let packet = Packet {
+                count: 1,
                 ack_req: numbers[0] & 2 != 0,
                 ext: headers(opcode, numbers, key),
                 payload: vec![1; len],

@@ -296,6 +296,7 @@ impl Net {
     }
 
     /// All cables, in the order in which they were plugged in.
+    #[inline]
     pub fn cables(&self) -> &[Cable] {
         &self.cables
     }
@@ -314,6 +315,7 @@ impl Net {
     }
 
     /// All cables: a card pushes its packets into one and takes them out.
+    #[inline]
     pub fn cables_mut(&mut self) -> &mut [Cable] {
         &mut self.cables
     }
@@ -357,16 +359,22 @@ impl Net {
             || self.eth_switches.iter().any(|switch| switch.packets() > 0)
     }
 
-    /// The first cycle in which a switch or an endpoint has something to do. `moving`: something is under way, here or
-    /// at a card, so that time-outs of the links count.
-    pub fn next_event(&self, moving: bool) -> Option<u64> {
-        let settles = (self.now < self.settles_at).then_some(self.settles_at);
-        // Cables alone: the cards at their ends are asked by whoever has them.
-        if self.switches.is_empty()
+    /// Nothing but cables.
+    #[inline]
+    pub fn is_cables_alone(&self) -> bool {
+        self.switches.is_empty()
             && self.endpoints.is_empty()
             && self.eth_switches.is_empty()
             && self.eth_endpoints.is_empty()
-        {
+    }
+
+    /// The first cycle in which a switch or an endpoint has something to do. `moving`: something is under way, here or
+    /// at a card, so that time-outs of the links count.
+    #[inline]
+    pub fn next_event(&self, moving: bool) -> Option<u64> {
+        let settles = (self.now < self.settles_at).then_some(self.settles_at);
+        // Cables alone: the cards at their ends are asked by whoever has them.
+        if self.is_cables_alone() {
             return settles;
         }
         let switches = self.switches.iter();

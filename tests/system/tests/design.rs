@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
 use hca_cosim::Design;
-use hca_link::LinkKind;
+use hca_link::{CableStats, LinkKind, Tap};
 use hca_system_tests::scenario::{Options, Report, run};
-use hca_system_tests::{RigConfig, path};
-use hca_verbs::{Mtu, QpState, SendFlags, SendOp, WcOpcode, WcStatus, WorkCompletion, WrData};
+use hca_system_tests::{Place, Rig, RigConfig, path};
+use hca_verbs::{
+    Mtu, QpCap, QpState, RecvWr, SendFlags, SendOp, SendWr, WcOpcode, WcStatus, WorkCompletion, WrData,
+};
 
 const REGION_BYTES: u64 = 64 << 10;
 const TARGET: u64 = 32 << 10;
@@ -204,6 +206,111 @@ fn who_looks_at_packets_changes_nothing() {
         let unseen = run(None);
         assert!(unseen.0.iter().all(|told| told.status == WcStatus::Success));
         assert_eq!(run(Some(folder.path().join("all.pcap"))), unseen, "{faults}");
+    }
+}
+
+/// Long WRITEs in both directions, with short ones and SENDs of other connections among them, on two fast cards: every
+/// completion of both, with the cycle in which the card wrote it; what the cable has carried; and how often a card had
+/// something to do.
+fn crowd(capture: Option<PathBuf>, late: bool) -> (Vec<(usize, u64, u64)>, CableStats, u64) {
+    const LONG: u32 = 60_000;
+    let config = RigConfig {
+        designs: [Design::Model; 2],
+        capture: capture.clone().filter(|_| !late),
+        ..RigConfig::new(12, LinkKind::Ethernet)
+    };
+    let mut rig = Rig::new(&config).unwrap();
+    let memory = [0, 1].map(|node: usize| {
+        let buf = rig.nodes[node].alloc(REGION_BYTES as usize).unwrap();
+        let place = Place::whole(&buf, LOCAL_AND_REMOTE, (node as u64 + 1) << 40);
+        rig.nodes[node].register(&buf, place).unwrap()
+    });
+    let cap = QpCap {
+        max_send_wr: 8,
+        max_recv_wr: 64,
+        ..QpCap::default()
+    };
+    let mut qps: Vec<_> = (0..6)
+        .map(|_| rig.connect([cap; 2], [false; 2], &path(Mtu::Bytes1024)).unwrap())
+        .collect();
+    let mut told = Vec::new();
+    for round in 0..40u64 {
+        // Of each connection it is drawn by number who sends, and how much.
+        for (at, qp) in (0u64..).zip(&mut qps) {
+            let from = (at % 2) as usize;
+            let (source, target) = (&memory[from], &memory[1 - from]);
+            let write = SendOp::RdmaWrite {
+                remote_addr: target.addr(),
+                rkey: target.rkey(),
+            };
+            let (op, len) = match at {
+                0 | 1 => (write, LONG - (round as u32 * 1_111) % 40_000),
+                2 | 3 => (write, 64 + (round as u32 * 997) % 6_000),
+                _ => (SendOp::Send, 200),
+            };
+            if op == SendOp::Send {
+                let sges = [target.sge(0, 256)];
+                qp[1 - from]
+                    .post_recv(&[RecvWr {
+                        wr_id: 900 + at,
+                        sges: &sges,
+                    }])
+                    .unwrap();
+            }
+            let sges = [source.sge(0, len)];
+            let wr = SendWr {
+                wr_id: at,
+                op,
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&sges),
+            };
+            qp[from].post_send(&[wr]).unwrap();
+            // Some begin when others are under way.
+            rig.run(round * at * 7 % 400);
+        }
+        if late && round == 20 {
+            rig.run(40);
+            let mut fabric = rig.nodes[0].dev.simulation().fabric();
+            let cable = fabric.cables().next().unwrap();
+            let file = capture.as_deref().unwrap();
+            fabric.capture(cable, Tap::Delivered, file).unwrap();
+        }
+        let end = told.len() + 8;
+        while told.len() < end {
+            for (node, of) in rig.nodes.iter().enumerate() {
+                while let Some(wc) = of.poll().unwrap() {
+                    assert!(wc.is_ok(), "{wc:?}");
+                    told.push((node, wc.wr_id, wc.timestamp));
+                }
+            }
+        }
+    }
+    let fabric = rig.nodes[0].dev.simulation().fabric();
+    let steps = fabric
+        .cards()
+        .map(|card| fabric.card(card).counters().evaluated_cycles);
+    let steps = steps.sum();
+    drop(fabric);
+    (told, rig.cable_stats(), steps)
+}
+
+/// The same where connections get into each other's way: packets that travel as one where nobody looks take the line no
+/// longer, and no turn that is another's.
+#[test]
+fn who_looks_at_a_crowd_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let unseen = crowd(None, false);
+    assert_eq!(unseen.0.len(), 40 * 8);
+    for late in [false, true] {
+        let file = folder.path().join(format!("{late}.pcap"));
+        let seen = crowd(Some(file.clone()), late);
+        let differs = unseen.0.iter().zip(&seen.0).position(|(a, b)| a != b);
+        assert_eq!(differs.map(|at| (unseen.0[at], seen.0[at])), None, "late: {late}");
+        assert_eq!(seen.1, unseen.1, "late: {late}");
+        // Or nothing has travelled as one.
+        let (least, most) = (unseen.2, seen.2);
+        assert!(least + 500 < most, "late: {late}: {least} and {most} steps");
+        assert!(std::fs::metadata(file).unwrap().len() > 1_000_000);
     }
 }
 

@@ -107,7 +107,7 @@ impl Endpoint {
     }
 
     pub fn connected(&mut self, fabric: &mut Fabric, newcomer: Newcomer) {
-        if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+        if let Some(map) = fabric.host_mut(self.card).function(self.func) {
             self.lane.discard(map.take());
             map.set_process(newcomer.memory);
             map.set_bus_master(self.config.masters_bus());
@@ -121,7 +121,7 @@ impl Endpoint {
     /// not find its queues gone before it has been reset: it would tell peers of a fault that shall hear nothing.
     pub fn gone(&mut self, fabric: &mut Fabric) {
         self.client = None;
-        if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+        if let Some(map) = fabric.host_mut(self.card).function(self.func) {
             map.abandon();
             map.log_shared_writes(false);
         }
@@ -136,14 +136,14 @@ impl Endpoint {
 
     /// Mappings that the function has.
     pub fn mappings(&self, fabric: &mut Fabric) -> usize {
-        let map = fabric.card_mut(self.card).host().function(self.func);
+        let map = fabric.host_mut(self.card).function(self.func);
         map.map_or(0, |map| map.len())
     }
 
     /// Nobody is connected, and the card rests: what the last client had mapped is not kept.
     pub fn forget(&mut self, fabric: &mut Fabric) {
         if self.client.is_none()
-            && let Some(map) = fabric.card_mut(self.card).host().function(self.func)
+            && let Some(map) = fabric.host_mut(self.card).function(self.func)
             && !map.is_empty()
         {
             self.lane.discard(map.take());
@@ -166,7 +166,7 @@ impl Endpoint {
     /// Goes on with what waits for the client's memory. One that has not answered for so long is hung up: its requests
     /// are the only thing that has no end of its own.
     pub fn attend_memory(&mut self, fabric: &mut Fabric) {
-        let Some(map) = fabric.card_mut(self.card).host().function(self.func) else {
+        let Some(map) = fabric.host_mut(self.card).function(self.func) else {
             return;
         };
         if map.is_stuck(self.lane.patience()) {
@@ -182,7 +182,7 @@ impl Endpoint {
 
     /// Accesses of the card wait for the client's memory.
     pub fn waits_for_memory(&self, fabric: &mut Fabric) -> bool {
-        let map = fabric.card_mut(self.card).host().function(self.func);
+        let map = fabric.host_mut(self.card).function(self.func);
         map.is_some_and(|map| !map.is_idle())
     }
 
@@ -220,7 +220,7 @@ impl Endpoint {
 
     /// The configuration may have changed: what the function may reach, and which interrupts may go.
     fn follow_config(&mut self, fabric: &mut Fabric) {
-        if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+        if let Some(map) = fabric.host_mut(self.card).function(self.func) {
             map.set_bus_master(self.config.masters_bus());
         }
         self.vectors.release(&self.signals, &self.config);
@@ -228,7 +228,7 @@ impl Endpoint {
 
     /// From now on the client's doings are told.
     pub fn set_observer(&mut self, fabric: &mut Fabric, observer: Box<dyn Observer>) {
-        let map = fabric.card_mut(self.card).host().function(self.func);
+        let map = fabric.host_mut(self.card).function(self.func);
         if let (Some(client), Some(map)) = (&mut self.client, map) {
             client.observer = Some(observer);
             map.log_shared_writes(true);
@@ -309,7 +309,7 @@ impl Endpoint {
     /// Wakes the client if the card has written into its rings. Payload wakes nobody: what says that it is there is a
     /// completion.
     pub fn announce(&mut self, fabric: &mut Fabric) {
-        let map = fabric.card_mut(self.card).host().function(self.func);
+        let map = fabric.host_mut(self.card).function(self.func);
         let channel = self.client.as_ref().and_then(|client| client.channel.as_ref());
         let (Some(channel), Some(map)) = (channel, map) else {
             return;

@@ -89,7 +89,7 @@ impl Server {
     pub fn new(mut fabric: Fabric) -> Self {
         for card in fabric.cards() {
             fabric.card_mut(card).list_violations();
-            fabric.card_mut(card).host().contain_lost_writes(true);
+            fabric.host_mut(card).contain_lost_writes(true);
         }
         let waker = Arc::new(Waker::new());
         let calls = Calls::new(waker.clone());
@@ -236,7 +236,7 @@ impl Server {
     /// Whatever the cards have started goes on its way.
     fn attend_memory(&mut self) {
         for card in self.fabric.cards() {
-            self.fabric.card_mut(card).host().flush();
+            self.fabric.host_mut(card).flush();
         }
         for endpoint in &mut self.endpoints {
             endpoint.attend_memory(&mut self.fabric);
@@ -246,9 +246,9 @@ impl Server {
     /// What the IOMMU has refused is told; a function that has lost a write is cut off.
     fn attend_faults(&mut self) {
         for card in self.fabric.cards() {
-            let host = self.fabric.card_mut(card).host();
+            let host = self.fabric.host_mut(card);
             let faults = host.take_faults();
-            while let Some(func) = self.fabric.card_mut(card).host().take_contained() {
+            while let Some(func) = self.fabric.host_mut(card).take_contained() {
                 if let Some(end) = find(&mut self.endpoints, card, func) {
                     end.contain(&mut self.fabric);
                 }
@@ -415,7 +415,7 @@ impl Server {
     fn deliver(&mut self) {
         self.tell();
         for card in self.fabric.cards() {
-            while let Some(interrupt) = self.fabric.card_mut(card).host().take_interrupt() {
+            while let Some(interrupt) = self.fabric.host_mut(card).take_interrupt() {
                 if let Some(end) = find(&mut self.endpoints, card, interrupt.func) {
                     end.interrupt(interrupt.vector);
                 }

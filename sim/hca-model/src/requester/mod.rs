@@ -100,6 +100,7 @@ impl Requester {
             packets,
             asked_from: Vec::new(),
             begun: false,
+            is_smooth: false,
             fetched: false,
             staged: None,
         });
@@ -136,28 +137,37 @@ impl Requester {
         wqe.request.destination.map(|destination| destination.link)
     }
 
-    /// The next packet, if one may leave now. A WQE at fault becomes [`Requester::fault`].
-    pub fn next_packet(&mut self, now: u64, config: &QpConfig, world: &mut dyn World) -> Option<Packet> {
-        if self.broken.is_some() || self.cursor == self.end || self.rnr_until.is_some() {
-            return None;
+    /// Something is left to send, and no wait keeps it back; the window may.
+    #[inline]
+    pub fn may_send(&self) -> bool {
+        self.broken.is_none() && self.cursor != self.end && self.rnr_until.is_none()
+    }
+
+    /// What was any packet becomes the next one. False: none may leave now. A WQE at fault becomes [`Requester::fault`].
+    pub fn next_packet(
+        &mut self,
+        now: u64,
+        config: &QpConfig,
+        world: &mut dyn World,
+        packet: &mut Packet,
+    ) -> bool {
+        if !self.may_send() {
+            return false;
         }
-        let index = self.queue.iter().position(|wqe| wqe.contains(self.cursor))?;
-        if !self.may_begin(index, config) {
-            return None;
-        }
+        let found = self.queue.iter().position(|wqe| wqe.contains(self.cursor));
+        let Some(index) = found.filter(|index| self.may_begin(*index, config)) else {
+            return false;
+        };
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
-        let packet = match segment::build(wqe, at, config, (world, &mut self.spare)) {
-            Ok(packet) => packet,
-            Err(status) => {
-                self.broken = Some(Broken {
-                    first: wqe.first,
-                    status,
-                });
-                return None;
-            }
-        };
-        let packet = self.finish(packet, index, config);
+        if let Err(status) = segment::build(wqe, (at, 1), config, (world, &mut self.spare), packet) {
+            self.broken = Some(Broken {
+                first: wqe.first,
+                status,
+            });
+            return false;
+        }
+        self.finish(packet, index, config);
         if config.service.is_reliable() {
             self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
         } else if self.cursor.is_after(self.queue[index].last()) {
@@ -165,7 +175,54 @@ impl Requester {
             self.una = self.cursor;
             self.complete_front(config, world);
         }
-        Some(packet)
+        true
+    }
+
+    /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE that ask
+    /// for no answer. The first packet of a message is none of them, nor the next, nor one that is sent again.
+    pub fn middles_ahead(&self, config: &QpConfig) -> u32 {
+        let sends_new = self.may_send() && self.cursor == self.sent && config.service.is_reliable();
+        let found = self.queue.iter().rev().find(|wqe| wqe.contains(self.cursor));
+        let Some(wqe) = found.filter(|wqe| sends_new && wqe.is_smooth && !self.lacks_credit(wqe)) else {
+            return 0;
+        };
+        let at = self.cursor.distance_from(wqe.first) as u32;
+        if at < 2 {
+            return 0;
+        }
+        let to_last = wqe.packets - 1 - at;
+        let every = config.manners.ask_every.max(1);
+        let to_ask = every - 1 - at % every;
+        let ahead = self.cursor.distance_from(self.una) as u32 + 1;
+        to_last
+            .min(to_ask)
+            .min(config.manners.window.saturating_sub(ahead))
+    }
+
+    /// What was any packet becomes the next `count`, not more than [`Requester::middles_ahead`], of which the last one
+    /// leaves now. False: their data cannot be read any more.
+    pub fn put_middles(
+        &mut self,
+        now: u64,
+        count: u32,
+        config: &QpConfig,
+        world: &mut dyn World,
+        packet: &mut Packet,
+    ) -> bool {
+        let found = self.queue.iter().position(|wqe| wqe.contains(self.cursor));
+        let Some(wqe) = found.and_then(|index| self.queue.get_mut(index)) else {
+            return false;
+        };
+        let at = self.cursor.distance_from(wqe.first) as u32;
+        if segment::build(wqe, (at, count), config, (world, &mut self.spare), packet).is_err() {
+            // One after the other, so that the right one is at fault.
+            wqe.is_smooth = false;
+            return false;
+        }
+        self.cursor = self.cursor.wrapping_add(count);
+        self.sent = self.cursor;
+        self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
+        true
     }
 
     /// Window, fence and the limit of READs (OP-13, OP-23).
@@ -192,7 +249,7 @@ impl Requester {
     }
 
     /// Moves on behind a packet, and decides whether it asks for an answer.
-    fn finish(&mut self, mut packet: Packet, index: usize, config: &QpConfig) -> Packet {
+    fn finish(&mut self, packet: &mut Packet, index: usize, config: &QpConfig) {
         let probes = self.lacks_credit(&self.queue[index]);
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
@@ -211,7 +268,6 @@ impl Requester {
         if next.is_after(self.sent) {
             self.sent = next;
         }
-        packet
     }
 
     /// The status of the WQE at fault, if its turn has come: everything before it has completed.

@@ -20,13 +20,14 @@ pub(crate) fn opcode_of(service: Service, operation: Operation) -> Option<Opcode
     Opcode::of(service, operation)
 }
 
-/// Packet `at` of a WQE, or the status with which the WQE fails.
+/// What was any packet becomes packet `at` of a WQE, or it and those that follow, `count` in all; or the status with which the WQE fails.
 pub(super) fn build(
     wqe: &mut Wqe,
-    at: u32,
+    (at, count): (u32, u32),
     config: &QpConfig,
     (world, spare): (&mut dyn World, &mut Vec<u8>),
-) -> Result<Packet, WcStatus> {
+    packet: &mut Packet,
+) -> Result<(), WcStatus> {
     let mtu = config.mtu_bytes();
     if config.service == Service::Ud && wqe.packets > 1 {
         return Err(WcStatus::LocLenErr);
@@ -40,22 +41,28 @@ pub(super) fn build(
     // XPORT-12: an operation that the service does not have.
     let opcode = opcode_of(config.service, operation).ok_or(WcStatus::LocQpOpErr)?;
     let psn = wqe.first.wrapping_add(at);
-    let mut packet = Packet::new(opcode, config.dest_qpn, psn);
+    packet.renew(opcode, config.dest_qpn, psn);
+    packet.count = count;
     packet.pkey = wqe.request.pkey.unwrap_or(config.pkey);
-    put_headers(&mut packet, wqe, at, mtu);
     if !wqe.request.op.fetches() {
         let offset = at * mtu;
-        let len = (wqe.len - offset).min(mtu);
-        packet.payload = match &wqe.request.inline {
-            Some(bytes) => bytes[offset as usize..][..len as usize].to_vec(),
-            None => stage(wqe, (offset, len), config, (world, spare))?,
+        let len = (wqe.len - offset).min(mtu * count);
+        if at == 0 && wqe.packets >= SMOOTH_PACKETS {
+            wqe.is_smooth = is_smooth(wqe, config, world);
+        }
+        let payload = packet.payload_of(len as usize);
+        match &wqe.request.inline {
+            Some(bytes) => payload.copy_from_slice(&bytes[offset as usize..][..len as usize]),
+            None => stage(wqe, offset, config, (world, spare), payload)?,
         };
     } else {
+        packet.payload.clear();
         for entry in wqe.request.sges.iter().filter(|entry| entry.len > 0) {
             let there = world.check(config, *entry, Access::NONE);
             there.map_err(|_| WcStatus::LocProtErr)?;
         }
     }
+    put_headers(packet, wqe, at, mtu);
     if config.service == Service::Ud {
         let destination = wqe.request.destination.as_ref().ok_or(WcStatus::LocQpOpErr)?;
         packet.dest_qp = destination.qpn;
@@ -70,29 +77,43 @@ pub(super) fn build(
             ..Default::default()
         });
     }
-    Ok(packet)
+    Ok(())
+}
+
+/// A message with fewer packets has none that could go in one with others: its first one and the next go alone.
+const SMOOTH_PACKETS: u32 = 5;
+
+/// It is a WRITE, and nothing is wrong with its data.
+fn is_smooth(wqe: &Wqe, config: &QpConfig, world: &mut dyn World) -> bool {
+    let mut entries = wqe.request.sges.iter().filter(|entry| entry.len > 0);
+    matches!(wqe.request.op, Op::Write { .. })
+        && wqe.request.inline.is_none()
+        && entries.all(|entry| world.check(config, *entry, Access::NONE).is_ok())
 }
 
 /// Bytes that are asked of memory at a time.
 const STAGE_BYTES: u32 = 1 << 15;
 
-/// So many bytes of a WQE from an offset on. If it has more than those, more are fetched with them, into the room that
-/// is spare; where not all of that may be read these alone are.
+/// So many bytes of a WQE from an offset on as there is room for. Where memory is far and the WQE has more than those,
+/// more are fetched with them, into the room that is spare; where not all of that may be read these alone are.
 fn stage(
     wqe: &mut Wqe,
-    (offset, len): (u32, u32),
+    offset: u32,
     config: &QpConfig,
     (world, spare): (&mut dyn World, &mut Vec<u8>),
-) -> Result<Vec<u8>, WcStatus> {
+    out: &mut [u8],
+) -> Result<(), WcStatus> {
+    let len = out.len() as u32;
     let slice = |(first, bytes): &(u32, Vec<u8>)| {
         let from = offset.checked_sub(*first)? as usize;
-        bytes.get(from..from + len as usize).map(<[u8]>::to_vec)
+        out.copy_from_slice(bytes.get(from..from + len as usize)?);
+        Some(())
     };
-    if let Some(bytes) = wqe.staged.as_ref().and_then(slice) {
-        return Ok(bytes);
+    if wqe.staged.as_ref().and_then(slice).is_some() {
+        return Ok(());
     }
     let more = (wqe.len - offset).min(STAGE_BYTES.max(len));
-    if more > len {
+    if more > len && world.is_far() {
         let room = wqe.staged.take().map(|(_, room)| room);
         let mut room = room.unwrap_or_else(|| std::mem::take(spare));
         room.resize(more as usize, 0);
@@ -100,15 +121,14 @@ fn stage(
             .gather_to(config, &wqe.request.sges, offset, &mut room)
             .is_ok()
         {
-            let bytes = room[..len as usize].to_vec();
+            out.copy_from_slice(&room[..len as usize]);
             wqe.staged = Some((offset, room));
-            return Ok(bytes);
+            return Ok(());
         }
         *spare = room;
     }
-    let mut bytes = vec![0; len as usize];
-    let gathered = world.gather_to(config, &wqe.request.sges, offset, &mut bytes);
-    gathered.map(|()| bytes).map_err(|_| WcStatus::LocProtErr)
+    let gathered = world.gather_to(config, &wqe.request.sges, offset, out);
+    gathered.map_err(|_| WcStatus::LocProtErr)
 }
 
 fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {

@@ -190,6 +190,17 @@ impl Incoming {
         world: &mut dyn World,
     ) -> Result<(), Fault> {
         let bytes = &packet.payload;
+        // Of one packet without anything beside: to write it checks as much.
+        if let (None, Some(reth), None) = (&self.open, packet.ext.reth, packet.ext.immdt)
+            && operation.is_only()
+            && reth.dma_len as usize == bytes.len()
+            && !bytes.is_empty()
+        {
+            let right = Access::REMOTE_WRITE;
+            let is_allowed =
+                config.access.allows(right) && world.write(config, reth.rkey, reth.va, bytes, right).is_ok();
+            return is_allowed.then_some(()).ok_or(Fault::Access);
+        }
         let (va, rkey, left, len) = match (&self.open, packet.ext.reth) {
             (Some(Open::Write { va, rkey, left, len }), _) => (*va, *rkey, *left, *len),
             (_, Some(reth)) => {

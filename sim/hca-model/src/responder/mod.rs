@@ -83,7 +83,7 @@ impl Responder {
         let Some(operation) = packet.opcode.operation() else {
             return Ok(());
         };
-        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes());
+        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes() * packet.count);
         if !self.incoming.follows(operation) || !size {
             return Err(self.refuse(Fault::Invalid, config, world));
         }
@@ -141,7 +141,7 @@ impl Responder {
             }
             Err(fault) => return Err(self.refuse(fault, config, world)),
         }
-        self.expected = packet.psn.wrapping_add(1);
+        self.expected = packet.psn.wrapping_add(packet.count);
         if operation.is_last() || operation.is_only() {
             self.count_message();
         }
@@ -316,21 +316,28 @@ impl Responder {
         self.expected
     }
 
-    /// The next response, if there is one now.
+    /// What was any packet becomes the next response, if there is one now.
     pub fn next_packet(
         &mut self,
         now: u64,
         config: &QpConfig,
         world: &mut dyn World,
-    ) -> Option<Result<Packet, Failed>> {
+        packet: &mut Packet,
+    ) -> Option<Result<(), Failed>> {
+        if self.replies.next_timeout()? > now {
+            return None;
+        }
         let told = config
             .manners
             .credits
             .then(|| world.count_receives(config))
             .flatten();
         let credit_code = told.map_or(Syndrome::CREDIT_UNLIMITED, Syndrome::credit_code);
-        let packet = self.replies.next_packet(now, config, world)?;
-        Some(packet.map(|packet| with_credits(packet, credit_code)))
+        let made = self.replies.next_packet(now, config, world, packet)?;
+        if made.is_ok() {
+            put_credits(packet, credit_code);
+        }
+        Some(made)
     }
 
     /// When a response that is kept back leaves.
@@ -356,11 +363,10 @@ impl Responder {
 }
 
 /// An answer that says yes tells of receives as well.
-fn with_credits(mut packet: Packet, credit_code: u8) -> Packet {
+fn put_credits(packet: &mut Packet, credit_code: u8) {
     if let Some(aeth) = &mut packet.ext.aeth
         && let Syndrome::Ack { .. } = Syndrome::from_byte(aeth.syndrome)
     {
         aeth.syndrome = Syndrome::Ack { credit_code }.to_byte();
     }
-    packet
 }

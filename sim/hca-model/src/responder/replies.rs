@@ -168,14 +168,15 @@ impl Replies {
         now: u64,
         config: &QpConfig,
         world: &mut dyn World,
-    ) -> Option<Result<Packet, Failed>> {
+        packet: &mut Packet,
+    ) -> Option<Result<(), Failed>> {
         if self.next_timeout()? > now {
             return None;
         }
         match self.queue.pop_front()? {
             Reply::Answer {
                 psn, syndrome, msn, ..
-            } => Some(Ok(answer(config, psn, syndrome, msn))),
+            } => answer(packet, config, psn, syndrome, msn),
             Reply::Atomic {
                 psn, original, msn, ..
             } => {
@@ -183,23 +184,25 @@ impl Replies {
                     Some(_) => Operation::AtomicAcknowledge,
                     None => Operation::ReadResponseOnly,
                 };
-                let mut packet = response(config, operation, psn, msn);
+                response(packet, config, operation, psn, msn);
                 packet.ext.atomic_ack_eth = original.map(|orig_remote| atomic_ack_eth::Repr { orig_remote });
-                Some(Ok(packet))
             }
-            Reply::Data { fetched, msn, fresh } => Some(self.data(fetched, msn, fresh, config, world)),
+            Reply::Data { fetched, msn, fresh } => {
+                return Some(self.data((fetched, msn, fresh), config, world, packet));
+            }
         }
+        packet.payload.clear();
+        Some(Ok(()))
     }
 
     /// One packet of a READ's data.
     fn data(
         &mut self,
-        mut fetched: Fetched,
-        msn: u32,
-        fresh: bool,
+        (mut fetched, msn, fresh): (Fetched, u32, bool),
         config: &QpConfig,
         world: &mut dyn World,
-    ) -> Result<Packet, Failed> {
+        packet: &mut Packet,
+    ) -> Result<(), Failed> {
         use Operation as O;
         let psn = fetched.next;
         let offset = psn.distance_from(fetched.first) as u32 * config.mtu_bytes();
@@ -211,48 +214,47 @@ impl Replies {
             (false, false) => O::ReadResponseMiddle,
             (false, true) => O::ReadResponseLast,
         };
-        let mut packet = response(config, operation, psn, msn);
+        response(packet, config, operation, psn, msn);
+        let payload = packet.payload_of(len as usize);
         if len > 0 {
             let piece = Sge::new(
                 fetched.range.lkey,
                 fetched.range.addr.wrapping_add(offset.into()),
                 len,
             );
-            match world.read(config, piece, Access::REMOTE_READ) {
-                Ok(bytes) => packet.payload = bytes,
-                Err(_) => {
-                    // The region went away in the meantime.
-                    self.queue.clear();
-                    self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
-                    return Err(Failed(None));
-                }
+            if world
+                .read_to(config, piece, Access::REMOTE_READ, payload)
+                .is_err()
+            {
+                // The region went away in the meantime.
+                self.queue.clear();
+                self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
+                return Err(Failed(None));
             }
         }
         if fetched.next != fetched.end {
             self.queue.push_front(Reply::Data { fetched, msn, fresh });
         }
-        Ok(packet)
+        Ok(())
     }
 }
 
-fn answer(config: &QpConfig, psn: Psn, syndrome: Syndrome, msn: u32) -> Packet {
-    let mut packet = response(config, Operation::Acknowledge, psn, msn);
+fn answer(packet: &mut Packet, config: &QpConfig, psn: Psn, syndrome: Syndrome, msn: u32) {
+    response(packet, config, Operation::Acknowledge, psn, msn);
     let syndrome = syndrome.to_byte();
     packet.ext.aeth = Some(aeth::Repr { syndrome, msn });
-    packet
 }
 
-/// A response with the header that its opcode asks for.
-fn response(config: &QpConfig, operation: Operation, psn: Psn, msn: u32) -> Packet {
+/// What was any packet becomes a response with the header that its opcode asks for.
+fn response(packet: &mut Packet, config: &QpConfig, operation: Operation, psn: Psn, msn: u32) {
     let syndrome = Syndrome::Ack {
         credit_code: Syndrome::CREDIT_UNLIMITED,
     };
     let opcode = opcode_of(config.service, operation).unwrap_or(hca_wire::Opcode::RcAcknowledge);
-    let mut packet = Packet::new(opcode, config.dest_qpn, psn);
+    packet.renew(opcode, config.dest_qpn, psn);
     packet.pkey = config.pkey;
     packet.ext.aeth = operation.has_aeth().then_some(aeth::Repr {
         syndrome: syndrome.to_byte(),
         msn,
     });
-    packet
 }

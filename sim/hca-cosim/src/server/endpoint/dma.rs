@@ -30,7 +30,7 @@ fn access_of(flags: u32) -> Result<Access, i32> {
 
 impl Endpoint {
     fn iommu<'a>(&self, fabric: &'a mut Fabric) -> Result<&'a mut IommuMap, i32> {
-        let host = fabric.card_mut(self.card).host();
+        let host = fabric.host_mut(self.card);
         host.function(self.func).ok_or(libc::ENODEV)
     }
 

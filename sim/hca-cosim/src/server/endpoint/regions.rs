@@ -149,7 +149,7 @@ impl Endpoint {
         fabric.mmio_write(self.card, self.func, offset, word, strb);
         let observer = self.client.as_mut().and_then(|client| client.observer.as_mut());
         let now_ns = fabric.now_ns(self.card);
-        let map = fabric.card_mut(self.card).host().function(self.func);
+        let map = fabric.host_mut(self.card).function(self.func);
         if let (Some(observer), Some(map)) = (observer, map) {
             let bytes = offset..offset.saturating_add(data.len() as u16);
             observer.register_written(now_ns, bytes, word >> (8 * lane), map);
