@@ -14,13 +14,16 @@ module hca_rr_arb #(
 );
 
   logic [N-1:0] mask_q;  // requesters with priority in this round
-  logic [N-1:0] masked, pick_from, negated, grant, from_grant;
+  logic [N-1:0] masked, masked_neg, req_neg, grant, from_grant;
+  logic         none;    // of this round
 
-  assign masked     = req_i & mask_q;
-  assign pick_from  = (masked != '0) ? masked : req_i;
-  assign negated    = ~pick_from + 1'b1;    // the same up to the lowest set bit, the opposite above it
-  assign grant      = pick_from & negated;  // lowest set bit
-  assign from_grant = pick_from | negated;  // the granted bit and all above it
+  // Side by side, and selected at the end. A negated number is the same up to its lowest set bit, the opposite above
+  // it, and has a carry if there is none.
+  assign masked             = req_i & mask_q;
+  assign {none, masked_neg} = {1'b0, ~masked} + 1'b1;
+  assign req_neg            = ~req_i + 1'b1;
+  assign grant      = none ? req_i & req_neg : masked & masked_neg;   // lowest set bit
+  assign from_grant = none ? req_i | req_neg : masked | masked_neg;   // and all above it
   assign grant_o    = grant;
 
   hca_onehot_index #(

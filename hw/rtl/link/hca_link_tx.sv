@@ -277,14 +277,15 @@ module hca_link_tx
   logic [9:0]                  tick_q;
   logic [Rings-1:0][LifeW-1:0] age_q;
   logic [LifeW-1:0]            life;
-  logic                        expires, flush, at_door;
+  logic [Rings-1:0]            old_q;
+  logic                        expires, flush, at_door, door_refused_q, door_discard_q;
 
   assign expires = 32'(cfg_i.hoq_life) < LifeW - 1;
   assign life    = LifeW'(1) << cfg_i.hoq_life;
   assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
   assign at_door = mac_valid_i && mac_ready_o && first_q && (refuse || discard);
-  assign drop    = head_valid[drop_ring_q] && (flush || (expires && age_q[drop_ring_q] > life)) &&
-                   !at_door && !too_long &&   // one discard a cycle, for the counter
+  assign drop    = head_valid[drop_ring_q] && (flush || (expires && old_q[drop_ring_q])) &&
+                   !door_refused_q && !door_discard_q &&   // one discard a cycle, for the counter
                    !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
                    !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
 
@@ -302,8 +303,14 @@ module hca_link_tx
       for (int unsigned r = 0; r < Rings; r++) begin
         if (!head_valid[r] || ((pop && pop_ring == RingW'(r)) || (drop && drop_ring_q == RingW'(r)))) age_q[r] <= '0;
         else if (tick_q == '1 && running && !(&age_q[r])) age_q[r] <= age_q[r] + 1'b1;
+        // Of the head: with the next one it begins anew.
+        old_q[r] <= head_valid[r] && age_q[r] > life && !(pop && pop_ring == RingW'(r))
+                    && !(drop && drop_ring_q == RingW'(r));
       end
     end
+    // The discards of the door are counted a cycle later, so that none of a ring waits for the decision there.
+    door_refused_q <= !rst_i && at_door && refuse;
+    door_discard_q <= !rst_i && ((at_door && !refuse) || too_long);
   end
 
   // ---- What the others see -------------------------------------------------------------------------------
@@ -323,8 +330,8 @@ module hca_link_tx
     ev_o.packet  = pop;
     ev_o.blocks  = pop_blocks;
     ev_o.ctl     = ctl_go;
-    ev_o.refused = at_door && refuse;
-    ev_o.discard = (at_door && !refuse) || drop || too_long;
+    ev_o.refused = door_refused_q;
+    ev_o.discard = door_discard_q || drop;
   end
 
 endmodule

@@ -64,8 +64,9 @@ module hca_line_cache
   } tag_t;
 
   // ---- Look-up -----------------------------------------------------------------------------------
-  logic              p1_valid_q, p1_line_q, p1_move, p1_miss, accept, early, fwd_q, wait_ready, ask_ready;
-  tag_t              p1_tag_q, last_tag_q, tag_rdata, held;
+  logic              p1_valid_q, p1_line_q, p1_move, p1_miss, accept, early, wait_ready, ask_ready;
+  logic              taken_q, same_q, p1_hit;   // the item before: it took its slot, which is the same
+  tag_t              p1_tag_q, last_tag_q, tag_rdata;
   logic [SlotW-1:0]  p1_slot_q, in_slot;
   logic [7:0]        p1_func_q;
   logic [63:6]       p1_base_q;
@@ -82,8 +83,9 @@ module hca_line_cache
   assign in_ready_o = (!p1_valid_q || p1_moves) && !walk_read && walk_idle;
   assign accept     = in_valid_i && in_ready_o;
   assign early      = accept && may_leave;
-  assign held       = fwd_q ? last_tag_q : tag_rdata;
-  assign p1_miss    = p1_line_q && held != p1_tag_q;
+  // The RAM is read while the item before takes the same slot: then the slot has that one's tag.
+  assign p1_hit     = (taken_q && same_q) ? last_tag_q == p1_tag_q : tag_rdata == p1_tag_q;
+  assign p1_miss    = p1_line_q && !p1_hit;
   assign p1_takes   = p1_valid_q && p1_miss && wait_ready && ask_ready;
   assign p1_move    = p1_leaves ? out_ready_i && out_valid_o : p1_valid_q && wait_ready && (!p1_miss || ask_ready);
 
@@ -95,8 +97,8 @@ module hca_line_cache
       p1_func_q <= in_func_i;
       p1_base_q <= in_base_i;
       p1_note_q <= in_note_i;
-      // The RAM is read while the item before takes the same slot.
-      fwd_q      <= p1_takes && p1_slot_q == in_slot;
+      taken_q    <= p1_takes;
+      same_q     <= p1_slot_q == in_slot;
       last_tag_q <= p1_tag_q;
     end
     p1_early_q <= early || (p1_early_q && !accept && may_leave);

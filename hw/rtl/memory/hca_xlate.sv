@@ -151,6 +151,7 @@ module hca_xlate
   walk_t       s2_out, s3_q;
   logic        s2_second_q;   // of its two pages
   logic [63:0] s2_addr, s2_page;
+  logic [63:12] s2_next_q;    // the second one
   logic [12:0] s2_to_page_end, s2_len;
   logic        s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
 
@@ -189,11 +190,12 @@ module hca_xlate
   always_ff @(posedge clk_i) begin
     if (rst_i) s2_second_q <= 1'b0;
     else if (s2_take) s2_second_q <= !s2_final;
+    s2_next_q <= s2.walk.addr[63:12] + 52'd1;
   end
 
   // A segment is no longer than the smallest page: only in the last 4 KiB of a page can it reach the next one.
   assign s2_to_page_end = 13'd4096 - 13'(s2.walk.addr[11:0]);
-  assign s2_addr        = s2_second_q ? {s2.walk.addr[63:12] + 52'd1, 12'd0} : s2.walk.addr;
+  assign s2_addr        = s2_second_q ? {s2_next_q, 12'd0} : s2.walk.addr;
   assign s2_len         = s2.walk.len_bytes - (s2_second_q ? s2_to_page_end : '0);
   assign s2_page        = s2_addr >> s2.walk.shift;
   assign s2_wants_page  = s2.walk.err == XlOk && s2.walk.paged && s2.walk.len_bytes != '0;
@@ -272,6 +274,7 @@ module hca_xlate
   // ---- Stage 3: chunks ---------------------------------------------------------------------------
   walk_t       s3_in;
   logic [12:0] to_cut, n;
+  logic [13:0] s3_end;
   logic        final_chunk, step;
 
   always_comb begin
@@ -287,17 +290,20 @@ module hca_xlate
   end
 
   assign s3_free     = !s3_valid_q || s3_done;
+  // Where it ends, from the boundary before its beginning on: one sum says whether it reaches beyond the next one, and
+  // by how much.
+  assign s3_end      = 14'(s3_q.len_bytes) + 14'(s3_q.addr[ChunkW-1:0]);
+  assign final_chunk = s3_q.err != XlOk || s3_end[13:ChunkW] == '0 || s3_end == 14'(ChunkBytes);
   assign to_cut      = 13'(ChunkBytes) - 13'(s3_q.addr[ChunkW-1:0]);
-  assign n           = (s3_q.len_bytes < to_cut) ? s3_q.len_bytes : to_cut;
-  assign final_chunk = (s3_q.err != XlOk) || (n == s3_q.len_bytes);
+  assign n           = final_chunk ? s3_q.len_bytes : to_cut;
   assign step        = s3_valid_q && chunk_ready_i;
   assign s3_done     = step && final_chunk;
 
   always_ff @(posedge clk_i) begin
     if (s3_free) s3_q <= s3_in;
     else if (step) begin
-      s3_q.addr      <= s3_q.addr + 64'(n);
-      s3_q.len_bytes <= s3_q.len_bytes - n;
+      s3_q.addr      <= {s3_q.addr[63:ChunkW] + 1'b1, ChunkW'(0)};
+      s3_q.len_bytes <= 13'(s3_end - 14'(ChunkBytes));
     end
   end
 

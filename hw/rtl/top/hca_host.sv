@@ -64,8 +64,8 @@ module hca_host
   dma_rd_rsp_t             rsp;
   logic [1:0]              wr_held;
   localparam int unsigned TickW = $clog2(CcTickCycles);
-  logic                    held_first, timer_second, active;
-  logic [63:0]             held_at, timer_at, wake_at;
+  logic                    rd_active;
+  logic [63:0]             rd_tick_at;
 
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
@@ -78,15 +78,15 @@ module hca_host
     .out_ready_i(ordered_ready), .wr_held_i(wr_held), .wr_gone_i(out_valid && out_ready)
   );
   hca_read_timer #(.Clients(NumRd)) u_rd_timer (
-    .clk_i, .rst_i, .now_i, .busy_i(busy), .tick_o(rd_tick_o), .timer_active_i(active),
-    .timer_wake_at_i(wake_at), .active_o, .wake_at_o
+    .clk_i, .rst_i, .now_i, .busy_i(busy), .tick_o(rd_tick_o), .active_o(rd_active),
+    .wake_at_o(rd_tick_at)
   );
-  assign held_at    = {now_i[63:TickW] + 1'b1, TickW'(0)};
-  assign timer_second = timer_active_i[1] && (!timer_active_i[0] || timer_wake_at_i[1] < timer_wake_at_i[0]);
-  assign timer_at   = timer_wake_at_i[timer_second];
-  assign held_first = held_i && (timer_active_i == '0 || held_at < timer_at);
-  assign active     = held_i || timer_active_i != '0;
-  assign wake_at    = held_first ? held_at : timer_at;
+  hca_first #(.N(4), .Width(64)) u_first (
+    .valid_i({rd_active, held_i, timer_active_i}),
+    .at_i   ({rd_tick_at, {now_i[63:TickW] + 1'b1, TickW'(0)}, timer_wake_at_i}),
+    .valid_o(active_o),
+    .at_o   (wake_at_o)
+  );
 
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
