@@ -14,12 +14,17 @@ package hca_pkg;
   localparam int unsigned NumQps    = 1024;
 `endif
   localparam int unsigned NumCqs    = (NumQps < 4096) ? NumQps : 4096;
-  localparam int unsigned NumEqs    = 32;
   localparam int unsigned NumSrqs   = 128;
   localparam int unsigned NumMrs    = 1048576;   // memory keys of a function
   localparam int unsigned KeyCacheLines  = 256;  // per client, a key each
   localparam int unsigned PageCacheLines = 512;  // per client, lines of eight pages
-  localparam int unsigned NumFuncs  = 4;
+  // Functions: 1, 4 or 16, as many as the register map has room for (decision 0078).
+`ifdef HCA_NUM_FUNCS
+  localparam int unsigned NumFuncs  = `HCA_NUM_FUNCS;
+`else
+  localparam int unsigned NumFuncs  = Funcs;
+`endif
+  localparam int unsigned NumEqs    = (NumFuncs > 4) ? 8 * NumFuncs : 32;
   // Ports of this build, 1 or 2; the strap num_ports_i of hca_core says how many are fitted.
 `ifdef HCA_NUM_PORTS
   localparam int unsigned NumPorts  = `HCA_NUM_PORTS;
@@ -91,7 +96,7 @@ package hca_pkg;
   } dma_wr_t;
 
   // ---- Doorbells -------------------------------------------------------------------------------
-  localparam int unsigned FuncIdxW  = $clog2(NumFuncs);
+  localparam int unsigned FuncIdxW  = (NumFuncs > 1) ? $clog2(NumFuncs) : 1;
   localparam int unsigned PushSlotW = $clog2(PushSlots);
   localparam int unsigned PushWordW = $clog2(PushSlots * PushSlotBytes / 8);
   localparam int unsigned PushRowW  = FuncIdxW + $clog2(PushSlots * PushSlotBytes / DataBytes);
@@ -202,7 +207,7 @@ package hca_pkg;
     logic [127:0] gid;
   } gid_wr_t;
 
-  localparam int unsigned GroupW = $clog2(GroupRows), DmRowW = $clog2(NumFuncs * DmPages);
+  localparam int unsigned GroupW = $clog2(GroupRows), DmRowW = $clog2(DmPages);
 
   // Write of a rule for frames (hca_rx_match, hca_rx_steer). A strobe.
   typedef struct packed {
@@ -229,6 +234,13 @@ package hca_pkg;
     logic [GroupW-1:0] index;
     group_row_t        row;
   } group_wr_t;
+
+  // Write of a page of device memory (hca_device_memory).
+  typedef struct packed {
+    logic [DmRowW-1:0] page;
+    logic              there;
+    logic [7:0]        func;   // whose it is
+  } dm_page_t;
 
   // Payload of a packet on its way to the builder: bytes [lane, lane+len) of data, memory lanes.
   typedef struct packed {
