@@ -11,7 +11,7 @@ use hca_fw_core::{NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_PDS, NUM_QPS, NUM_SRQS, Quota
 use hca_lone::LoneCard;
 
 /// docs/isolation.md: a NOP is answered within so many bus accesses with all functions at work.
-const NOP_ACCESSES_MAX: u64 = 4_500;
+const NOP_ACCESSES_MAX: u64 = 1_500;
 
 fn card_of(quotas: Quotas) -> LoneCard {
     LoneCard::of_quotas(LoneCard::identity(), quotas, |_| ())

@@ -25,9 +25,9 @@ fn pair() -> Pair {
     )
 }
 
-/// Function 1 of card 0.
+/// The next function of card 0.
 fn hostile_node(rig: &Rig) -> Node {
-    Node::open(rig.sim.device(rig.cards[0], 1).unwrap(), 64).unwrap()
+    Node::open(rig.neighbour(0, 1), 64).unwrap()
 }
 
 fn ring_doorbell(dev: &Dev, offset: u32, qpn: u32, producer_index: u32) {
@@ -292,7 +292,7 @@ fn garbage_admin_commands() {
 fn keys_of_another_function() {
     let mut pair = pair();
     let hostile = Rc::new(hostile_node(&pair.rig));
-    let peer = Node::open(pair.rig.sim.device(pair.rig.cards[1], 1).unwrap(), 64).unwrap();
+    let peer = Node::open(pair.rig.neighbour(1, 1), 64).unwrap();
     let mut qps = [
         hostile.create_qp(common::cap(), false).unwrap(),
         peer.create_qp(common::cap(), false).unwrap(),

@@ -130,8 +130,7 @@ fn forged_rows_reach_nobody() {
             4096,
             [LOCAL_AND_REMOTE; 2],
         );
-        let open =
-            |node: usize| Node::open(pair.rig.sim.device(pair.rig.cards[node], 1).unwrap(), 64).unwrap();
+        let open = |node: usize| Node::open(pair.rig.neighbour(node, 1), 64).unwrap();
         let (forger, peer) = (open(0), open(1));
         let landing = peer.alloc(4096).unwrap();
         let target = peer.pd.reg_mr(&landing, LOCAL_AND_REMOTE).unwrap();
@@ -303,7 +302,7 @@ fn a_function_that_starts_again() {
         );
         let (mut before, mut domain) = (Vec::new(), None);
         for life in 0..3u64 {
-            let mut node = Node::open(pair.rig.sim.device(pair.rig.cards[1], 2).unwrap(), 64).unwrap();
+            let mut node = Node::open(pair.rig.neighbour(1, 2), 64).unwrap();
             // In the same domain as before, or that alone would refuse the old keys.
             while node.pd.handle() != *domain.get_or_insert(node.pd.handle()) {
                 node.pd = node.context.alloc_pd().unwrap();
