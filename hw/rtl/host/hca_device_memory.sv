@@ -1,6 +1,6 @@
-// Device memory (MEM-19): DmBytes of the card's RAM, at bus addresses whose upper 16 bits are DmBusHigh. Sits where reads
-// and writes leave for the host, and takes those for itself, so whoever can name host memory (page lists, rings, the
-// firmware's DMA) can name this, with the same order between writes and reads.
+// Device memory (MEM-19): DmBytes of the card's RAM, at bus addresses whose upper 16 bits are DmBusHigh. Sits where
+// reads and writes leave for the host, and takes those for itself, so whoever can name host memory (page lists, rings,
+// the firmware's DMA) can name this, with the same order between writes and reads.
 //
 // A page is there, for the function that its row names, from that row on, which clears it first: 64 cycles, in which
 // writes to device memory wait. Reads of a page that is not there, or is another function's, end with an error, writes

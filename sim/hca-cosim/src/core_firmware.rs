@@ -49,7 +49,8 @@ struct Wire {
 }
 
 impl Board {
-    /// Of a card with these ports, whose functions have these quotas; who is on its networks, and its wires to the outside.
+    /// Of a card with these ports, whose functions have these quotas; who is on its networks, and its wires to the
+    /// outside.
     pub(crate) fn new(
         identities: &[Identity],
         quotas: Quotas,

@@ -11,6 +11,7 @@ use hca_abi::{
     AdminOpcode, AdminStatus, CreateQpCmd, DOORBELL_PAGE_OFFSET, ModifyQpCmd, RQ_DOORBELL_OFFSET,
     SQ_DOORBELL_OFFSET, SqDoorbell,
 };
+use hca_cosim::NUM_EQS;
 use hca_dev::{Device, DmaBuf};
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Node, Rig, RigConfig, Rng, path};
@@ -130,7 +131,7 @@ fn raw_queue(node: &Node) -> RawQueue {
 /// The lowest event queue the card lets us name: the driver does not tell the number of its own.
 fn async_eqn(node: &Node, cmd: &CreateQpCmd) -> u8 {
     let mut cmd = *cmd;
-    let found = (0..32).find(|eqn| {
+    let found = (0..NUM_EQS as u8).find(|eqn| {
         cmd.set_async_eqn(*eqn);
         let made = node.context.function().create_qp(&cmd);
         made.map(|qpn| node.context.function().destroy_qp(qpn).unwrap())

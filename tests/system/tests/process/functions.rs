@@ -7,8 +7,8 @@ use hca_link::LinkKind;
 const BYTES: u32 = 60_000;
 const TARGET: u32 = 256 << 10;
 
-/// D15: all WRITE at once, and every function's bytes are its own; one is killed in the midst of a flood, and the others
-/// go on as if it had never been. Its function serves the next.
+/// D15: all WRITE at once, and every function's bytes are its own; one is killed in the midst of a flood, and the
+/// others go on as if it had never been. Its function serves the next.
 #[test]
 fn every_function_has_a_process() {
     let simulator = Simulator::start_of(LinkKind::Ethernet, NUM_FUNCS, |_| ());
