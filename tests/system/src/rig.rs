@@ -399,9 +399,10 @@ impl Rig {
         })
     }
 
-    /// Another function of a card: so many behind that of the nodes, the first ones behind the last.
+    /// Another function of a card: so many behind that of the nodes, as if all but the manager lay in a ring.
     pub fn neighbour(&self, card: usize, step: u8) -> SimDevice {
-        let func = (self.function + step) % self.functions;
+        let ring = self.functions.max(2) - 1;
+        let func = 1 + (self.function + ring - 1 + step) % ring;
         self.sim.device(self.cards[card], func).expect("the card has it")
     }
 
