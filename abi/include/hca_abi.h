@@ -61,6 +61,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_PUSH_SLOT_BYTES 0x80u
 /* Push slots of a function. */
 #define HCA_PUSH_SLOTS 0x40u
+/* Functions that the register map has room for: those of a card, unless it is built with fewer. */
+#define HCA_FUNCS 0x10u
 /* Scatter/gather entries of one WQE. */
 #define HCA_MAX_SGE 0x10u
 /* Smallest WQE stride; a stride is 64 << log_stride. */
@@ -130,15 +132,15 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_RSS_QPS 0x10u
 /* Entries of the largest indirection table. */
 #define HCA_RSS_ENTRIES 0x40u
-/* Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own
-   there, from the first address on. */
+/* Upper 16 bits of the bus addresses of device memory, which no host has. All of it is there, from the
+   first address on; each page has an owner, and for other functions is not there. */
 #define HCA_DM_BUS_HIGH 0xffffu
-/* Device memory of a function. */
-#define HCA_DM_BYTES 0x8000u
+/* Device memory of a card. */
+#define HCA_DM_BYTES 0x20000u
 /* It is given in pages. */
 #define HCA_DM_PAGE_BYTES 0x1000u
-/* Pages of a function. */
-#define HCA_DM_PAGES 0x8u
+/* Pages of a card. */
+#define HCA_DM_PAGES 0x20u
 /* Most bytes of COPY_DM. */
 #define HCA_DM_COPY_BYTES 0x400u
 /* VLs of a port, VL15 included. */
@@ -586,7 +588,7 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_RULE = 9, /* rule_row by row, RULES of them. */
     HCA_CTX_TABLE_RSS = 10, /* rss_row by row, RSS_QPS of them. */
     HCA_CTX_TABLE_RSS_QP = 11, /* rss_qp_row by row of RSS * RSS_ENTRIES + entry. */
-    HCA_CTX_TABLE_DEVICE_MEMORY = 12, /* dm_row by function * DM_PAGES + page. */
+    HCA_CTX_TABLE_DEVICE_MEMORY = 12, /* dm_row by page, DM_PAGES of them. */
 };
 
 /* Commands of the context port. */
@@ -1423,6 +1425,8 @@ struct hca_dm_row {
 #define HCA_DM_ROW_BYTES 8u
 #define HCA_DM_ROW_THERE_LSB 0u
 #define HCA_DM_ROW_THERE_BITS 1u
+#define HCA_DM_ROW_FUNC_LSB 8u
+#define HCA_DM_ROW_FUNC_BITS 8u
 
 /* Completion queue context. */
 struct hca_cqc {
@@ -1972,7 +1976,7 @@ struct hca_reg_mr_cmd {
 #define HCA_REG_MR_CMD_IS_FAST_BITS 1u
 
 /* ALLOC_DM. The handle is the number of its first page, from which its bus addresses follow: page n of
-   a function is at n * DM_PAGE_BYTES behind DM_BUS_HIGH. */
+   the card is at n * DM_PAGE_BYTES behind DM_BUS_HIGH. */
 struct hca_alloc_dm_cmd {
     uint8_t bytes[248];
 };
@@ -2857,8 +2861,6 @@ struct hca_board_head {
     uint8_t bytes[32];
 };
 #define HCA_BOARD_HEAD_BYTES 32u
-#define HCA_BOARD_HEAD_FUNCTIONS_LSB 0u
-#define HCA_BOARD_HEAD_FUNCTIONS_BITS 8u
 #define HCA_BOARD_HEAD_PORTS_LSB 8u
 #define HCA_BOARD_HEAD_PORTS_BITS 8u
 #define HCA_BOARD_HEAD_ASKS_LSB 16u
@@ -2873,6 +2875,8 @@ struct hca_board_head {
 #define HCA_BOARD_HEAD_FAULT_CYCLES_BITS 32u
 #define HCA_BOARD_HEAD_FAULT_UNTIL_LSB 128u
 #define HCA_BOARD_HEAD_FAULT_UNTIL_BITS 32u
+#define HCA_BOARD_HEAD_QUOTAS_LSB 192u
+#define HCA_BOARD_HEAD_QUOTAS_BITS 64u
 
 /* What makes a port different from all others. */
 struct hca_board_port {

@@ -32,9 +32,9 @@ const FLAGS: &str =
 const FIRMWARE_FLAGS: &str =
     ",+save-restore -Clink-arg=--relax-gp -Cllvm-args=-optsize-jump-table-density=70";
 /// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals
-/// are 64 and 128 KiB (docs/firmware.md).
-const IMAGE_BUDGET_BYTES: usize = 64 << 10;
-const DATA_BUDGET_BYTES: u64 = 128 << 10;
+/// are 66 and 132 KiB (docs/firmware.md, decision 0078).
+const IMAGE_BUDGET_BYTES: usize = 66 << 10;
+const DATA_BUDGET_BYTES: u64 = 132 << 10;
 /// Zero bytes inside a run that cost no more than a new run.
 const GAP_BYTES: usize = 2;
 /// Most bytes that a run leaves as they are, and has.

@@ -16,6 +16,8 @@ import sys
 from collections import deque
 from pathlib import Path
 
+from hca_abi import FUNCS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 RTL = ROOT / "hw" / "rtl"
 PKG = RTL / "pkg" / "hca_pkg.sv"
@@ -88,13 +90,13 @@ def struct(name):
 @functools.cache
 def constants():
     """Integer localparams of hca_pkg (limits) by name, of the default build."""
-    limits = {"clog2": lambda value: (value - 1).bit_length()}
+    limits = {"clog2": lambda value: (value - 1).bit_length(), "Funcs": FUNCS}
     for name, text in re.findall(r"localparam int unsigned (\w+)\s*= ([^`;]+);", PKG.read_text()):
         text = re.sub(r"(.+) \? (.+) : (.+)", r"(\2) if (\1) else (\3)", text).replace("/", "//").replace("$", "")
         try:
             limits[name] = int(eval(text, {}, limits))  # noqa: S307  (a file of ours)
         except (NameError, SyntaxError):
-            continue    # of structs, or of the generated file
+            continue    # of structs, or of the generated file, whose other numbers are hca_abi's
     return limits
 
 

@@ -18,6 +18,7 @@ DOORBELL_PAGE_BYTES = 0x1000
 PUSH_SLOTS_OFFSET = 0x2000
 PUSH_SLOT_BYTES = 0x80
 PUSH_SLOTS = 0x40
+FUNCS = 0x10
 MAX_SGE = 0x10
 MIN_WQE_STRIDE_BYTES = 0x40
 MAX_LOG_WQE_STRIDE = 0x3
@@ -50,9 +51,9 @@ MIN_ETH_HEADER_BYTES = 0xe
 RSS_QPS = 0x10
 RSS_ENTRIES = 0x40
 DM_BUS_HIGH = 0xffff
-DM_BYTES = 0x8000
+DM_BYTES = 0x20000
 DM_PAGE_BYTES = 0x1000
-DM_PAGES = 0x8
+DM_PAGES = 0x20
 DM_COPY_BYTES = 0x400
 VLS = 0x10
 MGMT_VL = 0xf
@@ -1168,6 +1169,7 @@ STRUCTS = {
         "bytes": 8,
         "fields": {
             "there": (0, 1),
+            "func": (8, 8),
         },
     },
     "cqc": {
@@ -2030,7 +2032,6 @@ STRUCTS = {
     "board_head": {
         "bytes": 32,
         "fields": {
-            "functions": (0, 8),
             "ports": (8, 8),
             "asks": (16, 8),
             "fault": (24, 8),
@@ -2038,6 +2039,7 @@ STRUCTS = {
             "watchdog_cycles": (64, 32),
             "fault_cycles": (96, 32),
             "fault_until": (128, 32),
+            "quotas": (192, 64),
         },
     },
     "board_port": {

@@ -521,8 +521,8 @@ layout! {
 }
 
 layout! {
-    /// ALLOC_DM. The handle is the number of its first page, from which its bus addresses follow: page n of a function
-    /// is at n * DM_PAGE_BYTES behind DM_BUS_HIGH.
+    /// ALLOC_DM. The handle is the number of its first page, from which its bus addresses follow: page n of the card is
+    /// at n * DM_PAGE_BYTES behind DM_BUS_HIGH.
     AllocDmCmd("alloc_dm_cmd", 248, Software) {
         /// Bytes; whole pages are given.
         length set_length: u32 [0, 0, 32] "V-77";

@@ -37,6 +37,10 @@ abi_consts! {
         /// Push slots of a function.
         PUSH_SLOTS = 64,
     }
+    "Functions" {
+        /// Functions that the register map has room for: those of a card, unless it is built with fewer.
+        FUNCS = 16,
+    }
     "Limits of the layouts" {
         /// Scatter/gather entries of one WQE.
         MAX_SGE = 16,
@@ -114,14 +118,14 @@ abi_consts! {
         RSS_ENTRIES = 64,
     }
     "Device memory" {
-        /// Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own there,
-        /// from the first address on.
+        /// Upper 16 bits of the bus addresses of device memory, which no host has. All of it is there, from the first
+        /// address on; each page has an owner, and for other functions is not there.
         DM_BUS_HIGH = 0xffff,
-        /// Device memory of a function.
-        DM_BYTES = 0x8000,
+        /// Device memory of a card.
+        DM_BYTES = 0x2_0000,
         /// It is given in pages.
         DM_PAGE_BYTES = 0x1000,
-        /// Pages of a function.
+        /// Pages of a card.
         DM_PAGES = DM_BYTES / DM_PAGE_BYTES,
         /// Most bytes of COPY_DM.
         DM_COPY_BYTES = 1024,

@@ -358,6 +358,8 @@ layout! {
     DmRow("dm_row", 8, Hardware) {
         /// It is there. Until then reads of it fail and writes are lost; with the row it is cleared.
         there set_there: bool [0, 0, 1] "MEM-19";
+        /// Owning function: for any other it is not there.
+        func set_func: u8 [1, 0, 8] "MEM-19";
     }
 }
 

@@ -566,7 +566,7 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Rss = 10,
         /// rss_qp_row by row of RSS * RSS_ENTRIES + entry.
         RssQp = 11,
-        /// dm_row by function * DM_PAGES + page.
+        /// dm_row by page, DM_PAGES of them.
         DeviceMemory = 12,
     }
 }

@@ -17,8 +17,6 @@ pub const STRUCTS: &[&StructDef] = &[
 layout! {
     /// The first bytes.
     BoardHead("board_head", 32, Software) {
-        /// Functions that share the card's tables.
-        functions set_functions: u8 [0, 0, 8];
         /// Ports fitted; a board_port each, from SOC_BOARD_PORTS on.
         ports set_ports: u8 [1, 0, 8];
         /// Bit p: who is on the network of port p + 1 is found out on demand.
@@ -34,6 +32,8 @@ layout! {
         fault_cycles set_fault_cycles: u32 [12, 0, 32];
         /// See there.
         fault_until set_fault_until: u32 [16, 0, 32];
+        /// What functions have of the card's tables: four bits each, of 16 parts at most.
+        quotas set_quotas: u64 [24, 0, 64];
     }
 }
 

@@ -8,7 +8,7 @@ pub const FUNC: u32 = 0x0;
 pub const FUNC_STRIDE: u32 = 0x1000;
 
 /// Elements of FUNC.
-pub const FUNC_COUNT: u32 = 0x4;
+pub const FUNC_COUNT: u32 = 0x10;
 
 /// Says that this is an OpenHCA function.
 pub const FUNC_ID: u32 = 0x0;
@@ -410,7 +410,7 @@ pub const MGMT_FN: u32 = 0x1_0200;
 pub const MGMT_FN_STRIDE: u32 = 0x10;
 
 /// Elements of MGMT_FN.
-pub const MGMT_FN_COUNT: u32 = 0x4;
+pub const MGMT_FN_COUNT: u32 = 0x10;
 
 /// Appears as func[n].status.
 pub const MGMT_FN_STATUS: u32 = 0x1_0200;

@@ -5,8 +5,8 @@ use crate::hal::Hal;
 use crate::memory::{MAX_KEYS, MAX_PAGES};
 use crate::{Bus, Control};
 use hca_abi::{
-    AtomicCap, DM_BYTES, MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE,
-    PUSH_SLOTS, QueryDeviceResult, RSS_ENTRIES, RSS_QPS, device_cap,
+    AtomicCap, MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
+    QueryDeviceResult, RSS_ENTRIES, RSS_QPS, device_cap,
 };
 
 /// Part number, ours to choose.
@@ -31,9 +31,10 @@ pub(crate) fn vendor_of(mac: &[u8; 6]) -> u32 {
 
 impl Control {
     /// READs and atomics that a function's QPs can owe together: one each, and its part of what is there beside.
-    fn max_responses(&self) -> u32 {
-        let qps = self.qp_ids.limit();
-        let beside = SHARED_RESPONSES / self.qp_ids.functions().max(1);
+    fn max_responses(&self, func: u8) -> u32 {
+        let qps = self.qp_ids.limit(func);
+        let quotas = self.qp_ids.quotas();
+        let beside = SHARED_RESPONSES / quotas.parts() * quotas.parts_of(func);
         (u32::from(crate::qp::MAX_RD_ATOMIC) * qps).min(qps + beside)
     }
 
@@ -77,7 +78,7 @@ impl Control {
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);
         d.set_hw_ver(crate::HARDWARE_VERSION);
-        d.set_max_qp(self.max_qps());
+        d.set_max_qp(self.max_qps(func));
         d.set_qpn_line_bits(self.lines.index_bits() as u8);
         // A ring that is read in no time needs no copy of its last entry.
         d.set_push_slots(if self.has_transport_alone() {
@@ -88,29 +89,29 @@ impl Control {
         d.set_max_qp_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_sge(MAX_SGE);
         d.set_max_sge_rd(MAX_SGE);
-        d.set_max_cq(self.cq_ids.limit());
+        d.set_max_cq(self.cq_ids.limit(func));
         d.set_max_cqe(1 << MAX_LOG_CQ_SIZE);
-        d.set_max_srq(self.srq_ids.limit());
+        d.set_max_srq(self.srq_ids.limit(func));
         d.set_max_srq_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_srq_sge(MAX_SGE);
         d.set_max_mr(MAX_KEYS);
         d.set_max_mw(MAX_KEYS);
-        d.set_max_pd(self.pd_ids.limit());
+        d.set_max_pd(self.pd_ids.limit(func));
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
-        d.set_max_res_rd_atom(self.max_responses());
+        d.set_max_res_rd_atom(self.max_responses(func));
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         // Against each other, whoever they come from; not against the host's processor.
         d.set_atomic_cap(AtomicCap::Hca as u8);
         d.set_masked_atomic_cap(AtomicCap::Hca as u8);
         d.set_max_ah(MAX_AH);
-        d.set_max_mcast_grp(self.groups.limit());
+        d.set_max_mcast_grp(self.groups.limit(func));
         d.set_max_mcast_qp_attach(crate::groups::MAX_QPS_PER_GROUP);
-        d.set_max_total_mcast_qp_attach(self.groups.limit());
+        d.set_max_total_mcast_qp_attach(self.groups.limit(func));
         d.set_max_pkeys(crate::port::NUM_PKEYS as u16);
         d.set_max_gids(crate::port::NUM_GIDS as u16);
         d.set_local_ca_ack_delay(ACK_DELAY);
         d.set_num_comp_vectors(hal.vectors(func));
-        d.set_max_eq(self.eq_ids.limit());
+        d.set_max_eq(self.eq_ids.limit(func));
         d.set_max_eqe(1 << MAX_LOG_EQ_SIZE);
         if !self.has_transport_alone() {
             d.set_pacing_min_kbps(crate::rate::MIN_KBPS);
@@ -121,7 +122,7 @@ impl Control {
         d.set_max_mtt(MAX_PAGES);
         d.set_completion_timestamp_mask(u64::MAX);
         d.set_hca_core_clock_khz(hal.clock_khz());
-        d.set_max_dm_size(DM_BYTES.into());
+        d.set_max_dm_size(self.device_memory.limit_bytes(func).into());
         d.set_max_cq_count(u16::MAX);
         d.set_max_cq_period_us(crate::objects::max_cq_period_us(hal.clock_khz()));
         d

@@ -6,7 +6,7 @@ use crate::hal::Hal;
 use crate::neighbours::is_ipv4;
 use crate::pool::IdPool;
 use crate::table::Table;
-use crate::{Bus, CmdResult, Control};
+use crate::{Bus, CmdResult, Control, Quotas};
 use hca_abi::{
     AdminStatus, GROUP_HASH_HEADS, GROUP_HEADS, GROUP_ROWS, GROUP_SMI_HEADS, GroupRow, McastCmd, Service,
 };
@@ -72,22 +72,22 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub const fn new(functions: u32) -> Self {
+    pub const fn new(quotas: Quotas) -> Self {
         Self {
-            ids: IdPool::new(MEMBERS, 0, functions),
+            ids: IdPool::new(MEMBERS, 0, quotas),
             next: Table::new([0; ROWS]),
             members: [NOBODY; MEMBERS as usize],
         }
     }
 
     /// Divides them anew, before any is used.
-    pub fn share_among(&mut self, functions: u32) {
-        self.ids.share_among(MEMBERS, 0, functions);
+    pub fn share_out(&mut self, quotas: Quotas) {
+        self.ids.share_out(MEMBERS, 0, quotas);
     }
 
     /// Memberships that a function can have.
-    pub const fn limit(&self) -> u32 {
-        self.ids.limit()
+    pub const fn limit(&self, func: u8) -> u32 {
+        self.ids.limit(func)
     }
 
     /// Who is in a row; in a head and in a free one nobody.
@@ -137,7 +137,7 @@ impl Groups {
 
     fn join<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32, of: Of) -> CmdResult {
         let id = self.ids.alloc(func);
-        let at = (id.ok_or((AdminStatus::NoResources, self.limit()))? + GROUP_HEADS) as u16;
+        let at = (id.ok_or((AdminStatus::NoResources, self.limit(func)))? + GROUP_HEADS) as u16;
         let head = of.head();
         self.set_member(at, Member { qpn, of });
         self.next[usize::from(at)] = self.next[usize::from(head)];
@@ -198,7 +198,7 @@ impl Groups {
         let has_room = self.has(qpn, of) || own.into_iter().any(|id| !self.ids.contains(id));
         has_room
             .then_some(())
-            .ok_or((AdminStatus::NoResources, self.limit()))
+            .ok_or((AdminStatus::NoResources, self.limit(func)))
     }
 
     /// The QP is this one of a port, and no other; none at all without. [`Groups::check_place`] has said that it can.
@@ -251,7 +251,8 @@ impl Control {
         if self.groups.has(qpn, of) {
             return Ok(());
         }
-        let is_own = |qpn| self.lines.func_of(qpn) == u32::from(func);
+        let own = self.qp_ids.of(func);
+        let is_own = |qpn| own.contains(&self.lines.index_of(qpn));
         let members = self.groups.list(of.head());
         let members = members.filter(|(_, member, its)| *its == of && is_own(*member));
         if members.count() as u32 >= MAX_QPS_PER_GROUP {

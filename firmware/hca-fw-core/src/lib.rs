@@ -50,6 +50,7 @@ mod priorities;
 mod probe;
 mod qp;
 mod qpc;
+mod quotas;
 mod rate;
 mod record;
 mod restart;
@@ -69,6 +70,7 @@ pub use neighbours::{FindNeighbour, NUM_NEIGHBOURS, Neighbour};
 pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
 };
+pub use quotas::{MAX_PARTS, Quotas};
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 pub use update::Flash;
 
@@ -174,10 +176,28 @@ pub const fn line_of(qpn: u32) -> u32 {
 pub const NUM_CQS: usize = if NUM_QPS < 4096 { NUM_QPS } else { 4096 };
 /// Shared receive queues of the card.
 pub const NUM_SRQS: usize = 128;
+/// Functions of the card. `HCA_VSIM_FUNCS`, when this is compiled, says how many: 1, 4 or as many as the register map
+/// has room for, which is the default (decision 0078).
+pub const NUM_FUNCS: usize = functions(option_env!("HCA_VSIM_FUNCS"));
+
+const fn functions(named: Option<&str>) -> usize {
+    const { assert!(hca_abi::FUNCS == hca_regs::FUNC_COUNT && hca_abi::FUNCS == hca_regs::MGMT_FN_COUNT) }
+    let Some(text) = named else {
+        return hca_abi::FUNCS as usize;
+    };
+    match text.as_bytes() {
+        b"1" => 1,
+        b"4" => 4,
+        b"16" => 16,
+        _ => panic!("HCA_VSIM_FUNCS is 1, 4 or 16"),
+    }
+}
+
+/// Functions among which the tables are divided where nobody says anything else: the first ones. The others have
+/// registers and an admin queue, and no objects.
+pub const SHARING_FUNCS: u8 = if NUM_FUNCS < 4 { NUM_FUNCS as u8 } else { 4 };
 /// Event queues of the card.
-pub const NUM_EQS: usize = 32;
-/// Functions of the card.
-pub const NUM_FUNCS: usize = 4;
+pub const NUM_EQS: usize = if NUM_FUNCS > 4 { 8 * NUM_FUNCS } else { 32 };
 /// Ports that a card can have.
 pub const NUM_PORTS: usize = 2;
 /// Protection domains of the card.
@@ -199,7 +219,7 @@ pub struct Firmware {
     control: Control,
 }
 
-/// All state of the control plane. Every table is divided into equal shares of the functions. In this order: what an
+/// All state of the control plane. Every table is divided among the functions ([`Quotas`]). In this order: what an
 /// instruction reaches from the beginning needs no address of its own, so what is small and used often comes first.
 #[repr(C)]
 pub(crate) struct Control {
@@ -208,7 +228,7 @@ pub(crate) struct Control {
     /// The function that had the last turn.
     last_turn: u8,
     /// Functions that there may be work for, a bit each.
-    busy: u8,
+    busy: u16,
     /// Ports that this card has.
     num_ports: u8,
     /// Management datagrams may wait.
@@ -229,8 +249,8 @@ pub(crate) struct Control {
     /// Where contexts of QPs in RESET are made: all that such a one does not have is zero for ever.
     made: Qpc,
     keys: Table<Keys, NUM_FUNCS>,
-    device_memory: Table<DeviceMemory, NUM_FUNCS>,
-    eq_ids: IdPool<1>,
+    device_memory: DeviceMemory,
+    eq_ids: IdPool<{ NUM_EQS / 32 }>,
     cq_ids: IdPool<{ NUM_CQS / 32 }>,
     pd_ids: IdPool<{ NUM_PDS / 32 }>,
     qp_ids: IdPool<{ NUM_CONTEXTS / 32 }>,
@@ -257,30 +277,29 @@ pub(crate) struct Control {
 }
 
 impl Firmware {
-    /// The state after reset of a card whose tables all functions share.
+    /// The state after reset of a card whose tables [`SHARING_FUNCS`] functions share.
     pub const fn new() -> Self {
-        Self::for_functions(NUM_FUNCS as u8)
+        Self::for_quotas(Quotas::equal(SHARING_FUNCS))
     }
 
-    /// The same with the tables divided among the first `functions` functions only, 1 to 4; the others get nothing.
-    pub const fn for_functions(functions: u8) -> Self {
-        assert!(functions >= 1 && functions as usize <= NUM_FUNCS);
+    /// The same with the tables divided so.
+    pub const fn for_quotas(quotas: Quotas) -> Self {
         Self {
-            control: Control::new(functions as u32),
+            control: Control::new(quotas),
             shadow: Shadow::new(),
             timers_at: 0,
             has_looked: false,
         }
     }
 
-    /// Divides the tables among the first `functions` functions only, before [`Firmware::init_ports`].
-    pub fn share_among(&mut self, functions: u8) {
-        self.control
-            .share_among(u32::from(functions.clamp(1, NUM_FUNCS as u8)));
+    /// Divides the tables so, before [`Firmware::init_ports`].
+    pub fn share_out(&mut self, quotas: Quotas) {
+        self.control.share_out(quotas);
     }
 
     /// From now on the QPs of a function share so many lines, 4 or more, and there may be as many of them as the
-    /// firmware has records for. Before [`Firmware::init_ports`], after [`Firmware::share_among`].
+    /// firmware has records for. Before [`Firmware::init_ports`], after [`Firmware::share_out`]; its
+    /// functions have equal shares.
     pub fn share_lines(&mut self, lines: u32) {
         self.control.share_lines(lines);
     }
@@ -295,15 +314,15 @@ impl Firmware {
     /// The state after reset, on the heap (hosts only: it is larger than many stacks).
     #[cfg(feature = "std")]
     pub fn boxed() -> std::boxed::Box<Self> {
-        Self::boxed_for(NUM_FUNCS as u8)
+        Self::boxed_for(Quotas::equal(SHARING_FUNCS))
     }
 
-    /// [`Firmware::for_functions`], on the heap.
+    /// [`Firmware::for_quotas`], on the heap.
     #[cfg(feature = "std")]
-    pub fn boxed_for(functions: u8) -> std::boxed::Box<Self> {
+    pub fn boxed_for(quotas: Quotas) -> std::boxed::Box<Self> {
         // Made on a stack of its own: with all lines it is larger than a thread's usual one.
         let stack = (1 << 20) + 4 * size_of::<Self>();
-        let make = move || std::boxed::Box::new(Self::for_functions(functions));
+        let make = move || std::boxed::Box::new(Self::for_quotas(quotas));
         let made = std::thread::Builder::new().stack_size(stack).spawn(make);
         let made = made.expect("memory for a thread that makes the firmware's tables");
         made.join().expect("tables are made without a panic")
@@ -409,7 +428,7 @@ impl Control {
         false
     }
 
-    const fn new(functions: u32) -> Self {
+    const fn new(quotas: Quotas) -> Self {
         Self {
             #[cfg(feature = "std")]
             transport_alone: false,
@@ -419,27 +438,27 @@ impl Control {
             ports: Table::new([Port::new(0), Port::new(1)]),
             num_ports: 1,
             neighbours: Neighbours::new(),
-            pd_ids: IdPool::new(NUM_PDS as u32, 1, functions),
+            pd_ids: IdPool::new(NUM_PDS as u32, 1, quotas),
             pds: Table::new([0; NUM_PDS]),
-            xrcd_ids: IdPool::new(NUM_XRCDS as u32, 0, functions),
+            xrcd_ids: IdPool::new(NUM_XRCDS as u32, 0, quotas),
             xrcds: Table::new([0; NUM_XRCDS]),
-            eq_ids: IdPool::new(NUM_EQS as u32, 0, functions),
+            eq_ids: IdPool::new(NUM_EQS as u32, 0, quotas),
             eqs: Table::new([const { EqRec::new() }; NUM_EQS]),
-            cq_ids: IdPool::new(NUM_CQS as u32, 0, functions),
+            cq_ids: IdPool::new(NUM_CQS as u32, 0, quotas),
             cqs: Table::new([const { CqRec::new() }; NUM_CQS]),
             // QP0 and QP1 are the management QPs.
-            qp_ids: IdPool::new(NUM_QPS as u32, 2, functions),
+            qp_ids: IdPool::new(NUM_QPS as u32, 2, quotas),
             qps: Table::new([const { QpRec::new() }; NUM_CONTEXTS]),
-            lines: Lines::new(functions),
-            srq_ids: IdPool::new(NUM_SRQS as u32, 0, functions),
+            lines: Lines::new(quotas),
+            srq_ids: IdPool::new(NUM_SRQS as u32, 0, quotas),
             srqs: Table::new([const { SrqRec::new() }; NUM_SRQS]),
             last_wqes: LastWqes::new(),
-            rates: RateGroups::new(functions),
-            groups: Groups::new(functions),
+            rates: RateGroups::new(quotas),
+            groups: Groups::new(quotas),
             rules: Rules::new(),
             spreads: Spreads::new(),
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
-            device_memory: Table::new([const { DeviceMemory::new() }; NUM_FUNCS]),
+            device_memory: DeviceMemory::new(quotas),
             has_mads: false,
             has_views: false,
             description: sma::DESCRIPTION,
@@ -453,16 +472,17 @@ impl Control {
     }
 
     /// Nothing has been given out yet.
-    fn share_among(&mut self, functions: u32) {
-        self.pd_ids.share_among(NUM_PDS as u32, 1, functions);
-        self.xrcd_ids.share_among(NUM_XRCDS as u32, 0, functions);
-        self.eq_ids.share_among(NUM_EQS as u32, 0, functions);
-        self.cq_ids.share_among(NUM_CQS as u32, 0, functions);
-        self.qp_ids.share_among(NUM_QPS as u32, 2, functions);
-        self.lines = Lines::new(functions);
-        self.srq_ids.share_among(NUM_SRQS as u32, 0, functions);
-        self.rates.share_among(functions);
-        self.groups.share_among(functions);
+    fn share_out(&mut self, quotas: Quotas) {
+        self.pd_ids.share_out(NUM_PDS as u32, 1, quotas);
+        self.xrcd_ids.share_out(NUM_XRCDS as u32, 0, quotas);
+        self.eq_ids.share_out(NUM_EQS as u32, 0, quotas);
+        self.cq_ids.share_out(NUM_CQS as u32, 0, quotas);
+        self.qp_ids.share_out(NUM_QPS as u32, 2, quotas);
+        self.lines = Lines::new(quotas);
+        self.srq_ids.share_out(NUM_SRQS as u32, 0, quotas);
+        self.rates.share_out(quotas);
+        self.groups.share_out(quotas);
+        self.device_memory = DeviceMemory::new(quotas);
     }
 
     /// Something waits beside events and commands.

@@ -9,7 +9,7 @@
 use crate::hal::Hal;
 use crate::pool::IdPool;
 use crate::table::Table;
-use crate::{Bus, Control, NUM_CONTEXTS, NUM_FUNCS, NUM_QPS, QPN_LINE_BITS};
+use crate::{Bus, Control, NUM_CONTEXTS, NUM_FUNCS, NUM_QPS, QPN_LINE_BITS, Quotas};
 use hca_abi::{MAX_LOG_WQ_SIZE, PipeMsgKind, QpState, Qpc, WQE_INDEX_BITS, wqe_distance, wqe_index};
 
 /// A QP that has come to its line keeps it for so long: what it came for is done meanwhile.
@@ -29,6 +29,7 @@ const RECORD_WORDS: usize = 17;
 pub(crate) const QPC_RECORD_OFFSET: usize = 128;
 /// Lines and QPs that something is kept of. The soft core shares no lines, and has no memory for it.
 const KEPT_LINES: usize = if cfg!(feature = "std") { NUM_QPS } else { 1 };
+const KEPT_FUNCS: usize = if cfg!(feature = "std") { NUM_FUNCS } else { 1 };
 const KEPT_RESTS: usize = if cfg!(feature = "std") { NUM_CONTEXTS } else { 1 };
 
 /// A QP without a line.
@@ -105,8 +106,8 @@ pub(crate) struct Lines {
     /// Where QPs are.
     pub rests: Table<Resting, KEPT_RESTS>,
     /// Of each function: QPs that want a line, first and last.
-    first: [u32; NUM_FUNCS],
-    last: [u32; NUM_FUNCS],
+    first: Table<u32, KEPT_FUNCS>,
+    last: Table<u32, KEPT_FUNCS>,
     /// Whose turn it was.
     turn: u8,
     /// The QP that gets its line when the fence is over.
@@ -114,8 +115,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub const fn new(functions: u32) -> Self {
-        let lines = NUM_QPS as u32 / if functions == 0 { 1 } else { functions };
+    pub const fn new(quotas: Quotas) -> Self {
+        let lines = NUM_QPS as u32 / quotas.parts();
         Self {
             shared: 0,
             qps: lines,
@@ -128,8 +129,8 @@ impl Lines {
                 }; KEPT_LINES],
             ),
             rests: Table::new([const { Resting::new() }; KEPT_RESTS]),
-            first: [NOBODY; NUM_FUNCS],
-            last: [NOBODY; NUM_FUNCS],
+            first: Table::new([NOBODY; KEPT_FUNCS]),
+            last: Table::new([NOBODY; KEPT_FUNCS]),
             turn: 0,
             swap: None,
         }
@@ -173,14 +174,6 @@ impl Lines {
             index % self.qps / self.shared
         };
         (generation as u32) << self.index_bits() | way << QPN_LINE_BITS | self.line_of(index)
-    }
-
-    /// The function to whose share a QPN belongs; one beyond the last: to none.
-    pub const fn func_of(&self, qpn: u32) -> u32 {
-        match crate::line_of(qpn).checked_div(self.lines) {
-            Some(func) => func,
-            None => u32::MAX,
-        }
     }
 
     /// Index of the QP that a QPN may name; `NOBODY`: of none.
@@ -267,17 +260,17 @@ impl Lines {
 
 impl Control {
     pub(crate) fn share_lines(&mut self, lines: u32) {
-        let functions = self.qp_ids.functions();
+        let quotas = self.qp_ids.quotas();
         self.lines.shared = lines.clamp(4, self.lines.lines);
-        self.lines.qps = NUM_CONTEXTS as u32 / functions;
-        self.qp_ids = IdPool::new(NUM_CONTEXTS as u32, 2, functions);
+        self.lines.qps = NUM_CONTEXTS as u32 / quotas.parts();
+        self.qp_ids = IdPool::new(NUM_CONTEXTS as u32, 2, quotas);
     }
 
     /// QPs that a function can have.
-    pub(crate) fn max_qps(&self) -> u32 {
+    pub(crate) fn max_qps(&self, func: u8) -> u32 {
         let lines = &self.lines;
-        if !lines.are_shared() {
-            return self.qp_ids.limit();
+        if !lines.are_shared() || self.qp_ids.limit(func) == 0 {
+            return self.qp_ids.limit(func);
         }
         let own = lines.shared / 2;
         (0..lines.qps).filter(|at| at % lines.shared >= own).count() as u32 + own - 2

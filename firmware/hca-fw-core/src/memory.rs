@@ -5,11 +5,12 @@
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::turns::{Fenced, Rest};
-use crate::{Bus, CmdResult, Control};
+use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 use hca_abi::{
     AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, DM_BUS_HIGH, Forget, KeyTable, MAX_LOG_KEYS,
     MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, SetKeyTableCmd, access,
 };
+use hca_regs as reg;
 
 /// Longest region: everything a 48-bit address space can hold.
 pub(crate) const MAX_MR_BYTES: u64 = 1 << 48;
@@ -30,10 +31,11 @@ pub(crate) const GRANTED: u32 = access::LOCAL_WRITE
 pub(crate) const IGNORED: u32 = access::RELAXED_ORDERING;
 
 /// Where in the mailbox lines of page lists and rows of keys go: above the admin command and completion. Each function
-/// has its place for a row, which outlives a restart.
+/// has its place for a row, which outlives a restart, in the last KiB.
 const LINE_AREA: u32 = 1024;
 const SEEN_AREA: u32 = 1088;
-const ROW_AREAS: u32 = 1152;
+const ROW_AREAS: u32 = 3072;
+const _: () = assert!(ROW_AREAS as usize + NUM_FUNCS * Mpt::BYTES <= reg::MAILBOX_BYTES as usize);
 /// Looks at a row until what was written is there: at the first, but for a host that lets reads pass writes.
 const MAX_LOOKS: u32 = 1000;
 

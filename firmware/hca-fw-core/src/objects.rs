@@ -99,7 +99,7 @@ impl Control {
     }
 
     pub(crate) fn alloc_pd(&mut self, func: u8) -> CmdResult<u32> {
-        let limit = self.pd_ids.limit();
+        let limit = self.pd_ids.limit(func);
         let pd = self.pd_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.pds[pd as usize] = 0;
         Ok(pd)
@@ -127,7 +127,7 @@ impl Control {
         require(cmd.base().is_multiple_of(64), 0)?;
         require(cmd.vector() < hal.vectors(func), cmd.vector().into())?;
         hal.probe_ring(func, cmd.base(), 64 << cmd.log_size())?;
-        let limit = self.eq_ids.limit();
+        let limit = self.eq_ids.limit(func);
         let eqn = self.eq_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.eqs[eqn as usize] = EqRec {
             users: 0,
@@ -166,7 +166,7 @@ impl Control {
         require(cmd.base().is_multiple_of(64), 0)?;
         let eq = self.own_eq(func, u32::from(cmd.eqn()))?;
         hal.probe_ring(func, cmd.base(), 64 << cmd.log_size())?;
-        let limit = self.cq_ids.limit();
+        let limit = self.cq_ids.limit(func);
         let cqn = self.cq_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.cqs[cqn as usize] = CqRec {
             eqn: cmd.eqn(),

@@ -2,40 +2,44 @@
 
 use core::ops::Range;
 
-use crate::{CmdResult, NUM_FUNCS};
+use crate::{CmdResult, NUM_FUNCS, Quotas};
 use hca_abi::AdminStatus;
 
-/// Equal parts of a table, one for each function: what one takes, another cannot miss. Parts of functions that the
-/// card does not use are not given out.
+/// Parts of a table, as `quotas` divides it: what one function takes, another cannot miss.
 #[derive(Clone, Copy)]
 pub struct Shares {
     /// Entries of a part.
     each: u32,
-    /// First entries of each part that are never given out, so that every function has as many.
+    /// First entries of each function's that are never given out.
     reserved: u32,
-    /// Functions that have a part.
-    functions: u32,
+    quotas: Quotas,
 }
 
 impl Shares {
-    /// Parts of `size` entries for `functions` functions.
-    pub const fn new(size: u32, reserved: u32, functions: u32) -> Self {
-        let functions = if functions == 0 { 1 } else { functions };
+    /// Of `size` entries.
+    pub const fn new(size: u32, reserved: u32, quotas: Quotas) -> Self {
         Self {
-            each: size / functions,
+            each: size / quotas.parts(),
             reserved,
-            functions,
+            quotas,
         }
     }
 
-    /// The part of a function; empty if it has none.
+    /// What a function has; empty if it has no part.
     #[inline(never)]
     pub const fn of(&self, func: u8) -> Range<u32> {
-        let first = self.each * func as u32;
-        if func as u32 >= self.functions {
+        let Range { start, end } = self.quotas.of(func);
+        if start == end {
             return 0..0;
         }
-        first + self.reserved..first + self.each
+        self.each * start + self.reserved..self.each * end
+    }
+
+    /// How many.
+    #[inline(never)]
+    pub const fn limit(&self, func: u8) -> u32 {
+        let own = self.of(func);
+        own.end - own.start
     }
 }
 
@@ -48,8 +52,9 @@ struct Head {
 }
 
 impl Head {
-    const fn new(size: u32, reserved: u32, functions: u32) -> Self {
-        let shares = Shares::new(size, reserved, functions);
+    #[inline(never)]
+    const fn new(size: u32, reserved: u32, quotas: Quotas) -> Self {
+        let shares = Shares::new(size, reserved, quotas);
         let mut next = [0; NUM_FUNCS];
         let mut func = 0;
         while func < NUM_FUNCS {
@@ -84,13 +89,7 @@ impl Head {
     /// Is a number one that the function has? Each command asks this of all that it names, so it is one piece.
     #[inline(never)]
     fn own(&self, used: &[u32], func: u8, id: u32) -> CmdResult<usize> {
-        let Shares {
-            each,
-            reserved,
-            functions,
-        } = self.shares;
-        let first = each * u32::from(func) + reserved;
-        let is_own = id.wrapping_sub(first) < each.saturating_sub(reserved) && u32::from(func) < functions;
+        let is_own = self.shares.of(func).contains(&id);
         match used.get((id / 32) as usize) {
             Some(word) if is_own && word >> (id % 32) & 1 == 1 => Ok(id as usize),
             _ => Err((AdminStatus::BadHandle, id)),
@@ -155,27 +154,27 @@ pub struct IdPool<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> IdPool<WORDS> {
-    /// `size` numbers for `functions` functions, of each one's part the first `reserved` not to be given out.
-    pub const fn new(size: u32, reserved: u32, functions: u32) -> Self {
+    /// `size` numbers, of each function's the first `reserved` not to be given out.
+    pub const fn new(size: u32, reserved: u32, quotas: Quotas) -> Self {
         Self {
-            head: Head::new(size, reserved, functions),
+            head: Head::new(size, reserved, quotas),
             used: [0; WORDS],
         }
     }
 
     /// Divides it anew, before any is taken.
-    pub fn share_among(&mut self, size: u32, reserved: u32, functions: u32) {
-        self.head = Head::new(size, reserved, functions);
+    pub fn share_out(&mut self, size: u32, reserved: u32, quotas: Quotas) {
+        self.head = Head::new(size, reserved, quotas);
     }
 
-    /// Functions that share the pool.
-    pub const fn functions(&self) -> u32 {
-        self.head.shares.functions
+    /// How the pool is divided.
+    pub const fn quotas(&self) -> Quotas {
+        self.head.shares.quotas
     }
 
     /// Numbers that a function can have at a time.
-    pub const fn limit(&self) -> u32 {
-        self.head.shares.each - self.head.shares.reserved
+    pub const fn limit(&self, func: u8) -> u32 {
+        self.head.shares.limit(func)
     }
 
     /// The numbers of a function, used or not.
@@ -250,13 +249,13 @@ mod tests {
 
     #[test]
     fn ids_are_unique_until_freed_and_rest_before_reuse() {
-        let mut p = IdPool::<2>::new(64, 2, 1);
+        let mut p = IdPool::<2>::new(64, 2, Quotas::equal(1));
         let ids: Vec<u32> = std::iter::from_fn(|| p.alloc(0)).collect();
         assert_eq!(ids, (2..64).collect::<Vec<_>>());
-        assert_eq!(ids.len() as u32, p.limit());
+        assert_eq!(ids.len() as u32, p.limit(0));
         assert!(p.free(5) && !p.free(5) && !p.free(64));
         assert_eq!(p.alloc(0), Some(5));
-        let mut q = IdPool::<2>::new(64, 0, 1);
+        let mut q = IdPool::<2>::new(64, 0, Quotas::equal(1));
         let a = q.alloc(0).unwrap();
         q.free(a);
         assert_ne!(q.alloc(0), Some(a));
@@ -267,8 +266,11 @@ mod tests {
     /// Each function has its own numbers, all of them, whatever the others take.
     #[test]
     fn functions_do_not_share_numbers() {
-        for functions in [1, 2, 3, 4] {
-            let mut p = IdPool::<4>::new(100, 3, functions);
+        for functions in [1, 2, 3, 4, 7, 16]
+            .into_iter()
+            .filter(|functions| *functions <= NUM_FUNCS as u32)
+        {
+            let mut p = IdPool::<4>::new(100, 3, Quotas::equal(functions as u8));
             let each = 100 / functions;
             for func in 0..functions as u8 {
                 let ids: Vec<u32> = std::iter::from_fn(|| p.alloc(func)).collect();
@@ -276,7 +278,7 @@ mod tests {
                 assert_eq!(ids, (first + 3..first + each).collect::<Vec<_>>());
                 assert!(ids.iter().all(|id| p.owns(func, *id) && !p.owns(func ^ 1, *id)));
             }
-            for func in functions as u8..5 {
+            for func in functions as u8..NUM_FUNCS as u8 + 1 {
                 assert_eq!(
                     (p.alloc(func), p.of(func).len()),
                     (None, 0),
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_number_taken_last_is_found_again_after_the_end() {
-        let mut p = IdPool::<1>::new(6, 0, 2);
+        let mut p = IdPool::<1>::new(6, 0, Quotas::equal(2));
         for round in 0..200 {
             assert_eq!(p.alloc(1), Some(3 + round % 3));
             assert!(p.free(3 + round % 3));
@@ -300,7 +302,7 @@ mod tests {
     /// Whoever frees all of a function's numbers finds them one after the other, and no one else's.
     #[test]
     fn numbers_in_use_are_found_in_order() {
-        let mut p = IdPool::<4>::new(128, 2, 2);
+        let mut p = IdPool::<4>::new(128, 2, Quotas::equal(2));
         let all: Vec<u32> = std::iter::from_fn(|| p.alloc(1)).collect();
         (2..64).for_each(|_| assert!(p.alloc(0).is_some()));
         for id in all.iter().filter(|id| ![66, 95, 96, 127].contains(*id)) {

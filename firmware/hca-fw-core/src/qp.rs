@@ -129,7 +129,7 @@ impl Control {
         }
         let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
         probes.step(hal)?;
-        let limit = self.max_qps();
+        let limit = self.max_qps(func);
         let may_rest = service == Ok(Service::Rc) && !cmd.has_srq();
         let line = self.lines.alloc(&mut self.qp_ids, func, may_rest);
         let line = line.ok_or((AdminStatus::NoResources, limit))?;

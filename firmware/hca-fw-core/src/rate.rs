@@ -3,6 +3,7 @@
 //! the destination, not to the QP (RATE-4), and a paced QP into a group of its own (RATE-6). Functions do not share
 //! groups: one would slow the other down.
 
+use crate::Quotas;
 use crate::pool::Shares;
 use crate::table::Table;
 use hca_abi::{MAX_RATE_INTERVAL, RATE_GROUPS, StaticRate};
@@ -49,16 +50,16 @@ pub(crate) struct RateGroups {
 }
 
 impl RateGroups {
-    pub const fn new(functions: u32) -> Self {
+    pub const fn new(quotas: Quotas) -> Self {
         Self {
             groups: Table::new([None; GROUPS]),
-            shares: Shares::new(RATE_GROUPS, 1, functions),
+            shares: Shares::new(RATE_GROUPS, 1, quotas),
         }
     }
 
     /// Divides them anew, before any is used.
-    pub fn share_among(&mut self, functions: u32) {
-        self.shares = Shares::new(RATE_GROUPS, 1, functions);
+    pub fn share_out(&mut self, quotas: Quotas) {
+        self.shares = Shares::new(RATE_GROUPS, 1, quotas);
     }
 
     /// A group for one more QP; 0 without a rate. When all are taken, destinations of the same rate share one: that is
@@ -185,7 +186,7 @@ mod tests {
     /// RATE-4: QPs to one destination share a group; a group without QPs is free again.
     #[test]
     fn groups_are_shared_and_freed() {
-        let mut groups = RateGroups::new(1);
+        let mut groups = RateGroups::new(Quotas::equal(1));
         let a = groups.change(0, 0, to(5, 10)).unwrap();
         let b = groups.change(0, 0, to(6, 10)).unwrap();
         assert!(a != 0 && b != 0 && a != b);
@@ -202,7 +203,7 @@ mod tests {
     /// More destinations than groups: those of the same rate share; any other is refused and loses nothing.
     #[test]
     fn groups_run_out() {
-        let mut groups = RateGroups::new(1);
+        let mut groups = RateGroups::new(Quotas::equal(1));
         let last = GROUPS as u16 - 1;
         let first = groups.change(0, 0, to(1, 10)).unwrap();
         for lid in 2..=last {
@@ -223,7 +224,7 @@ mod tests {
     /// A function cannot take another's groups, nor hold up its packets to the same destination.
     #[test]
     fn functions_have_groups_of_their_own() {
-        let mut groups = RateGroups::new(4);
+        let mut groups = RateGroups::new(Quotas::equal(4));
         let taken: Vec<u8> = (0..7)
             .map(|lid| groups.change(1, 0, to(lid, 10)).unwrap())
             .collect();

@@ -8,9 +8,9 @@ use crate::ring::Ring;
 use crate::srq::LastWqe;
 
 // What the fields below have room for.
-const _: () = assert!(NUM_PDS <= 1 << 16 && NUM_CQS <= 1 << 16);
-const _: () = assert!(NUM_SRQS <= 1 << 8 && NUM_XRCDS <= 1 << 8 && NUM_EQS <= 1 << EQN_BITS && NUM_PORTS < 4);
-const _: () = assert!(NUM_FUNCS <= 1 << (8 - EQN_BITS));
+const _: () = assert!(NUM_CQS <= 1 << 16);
+const _: () = assert!(NUM_SRQS <= 1 << 8 && NUM_XRCDS <= 1 << 8 && NUM_EQS <= 1 << 8 && NUM_PORTS < 4);
+const _: () = assert!(NUM_PDS <= 1 << PD_BITS && NUM_FUNCS <= 1 << (16 - PD_BITS));
 const _: () = assert!(size_of::<QpRec>() <= 88);
 
 /// Bits of `Made::kind` beside the service.
@@ -19,9 +19,9 @@ const HAS_SRQ: u8 = 1 << 4;
 const IS_GSI: u8 = 1 << 5;
 const IS_SMI: u8 = 1 << 6;
 const IS_TARGET: u8 = 1 << 7;
-/// Bits of `Made::eqn_and_func` that are the EQ.
-const EQN_BITS: u32 = 5;
-const EQN: u8 = (1 << EQN_BITS) - 1;
+/// Bits of `Made::pd_and_func` that are the PD.
+const PD_BITS: u32 = 12;
+const PD: u16 = (1 << PD_BITS) - 1;
 
 /// What it was made with.
 #[derive(Clone, Copy)]
@@ -29,13 +29,13 @@ const EQN: u8 = (1 << EQN_BITS) - 1;
 pub(crate) struct Made {
     sq: u64,
     rq: u64,
-    pd: u16,
+    /// The PD, and the function.
+    pd_and_func: u16,
     send_cqn: u16,
     recv_cqn: u16,
     /// Of a target of XRC its domain, of any other QP its SRQ.
     srqn_or_xrcd: u8,
-    /// async_eqn, and the function.
-    eqn_and_func: u8,
+    async_eqn: u8,
     kind: u8,
 }
 
@@ -44,11 +44,11 @@ impl Made {
         Self {
             sq: 0,
             rq: 0,
-            pd: 0,
+            pd_and_func: 0,
             send_cqn: 0,
             recv_cqn: 0,
             srqn_or_xrcd: 0,
-            eqn_and_func: 0,
+            async_eqn: 0,
             kind: 0,
         }
     }
@@ -72,11 +72,11 @@ impl Made {
         *self = Self {
             sq: sq.to_word(),
             rq: rq.to_word(),
-            pd: if is_target { 0 } else { cmd.pd() as u16 },
+            pd_and_func: if is_target { 0 } else { cmd.pd() as u16 & PD } | u16::from(func) << PD_BITS,
             send_cqn: send_cqn as u16,
             recv_cqn: recv_cqn as u16,
             srqn_or_xrcd: srqn_or_xrcd as u8,
-            eqn_and_func: cmd.async_eqn() & EQN | func << EQN_BITS,
+            async_eqn: cmd.async_eqn(),
             kind: cmd.service() & 7
                 | bit(cmd.sq_sig_all(), SQ_SIG_ALL)
                 | bit(cmd.has_srq(), HAS_SRQ)
@@ -120,7 +120,11 @@ impl Made {
 
     /// The SRQ's domain is compared with that of keys, packet by packet: a target's own is any.
     pub fn pd(&self) -> u32 {
-        if self.is_target() { PD_ANY } else { self.pd.into() }
+        if self.is_target() {
+            PD_ANY
+        } else {
+            (self.pd_and_func & PD).into()
+        }
     }
 
     pub fn send_cqn(&self) -> u32 {
@@ -148,11 +152,11 @@ impl Made {
     }
 
     pub fn async_eqn(&self) -> u8 {
-        self.eqn_and_func & EQN
+        self.async_eqn
     }
 
     pub fn func(&self) -> u8 {
-        self.eqn_and_func >> EQN_BITS
+        (self.pd_and_func >> PD_BITS) as u8
     }
 }
 

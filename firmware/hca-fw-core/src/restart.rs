@@ -68,7 +68,7 @@ impl Control {
             (CtxTable::Group, GROUP_ROWS),
             (CtxTable::Rule, RULES),
             (CtxTable::KeyTable, NUM_FUNCS as u32),
-            (CtxTable::DeviceMemory, NUM_FUNCS as u32 * DM_PAGES),
+            (CtxTable::DeviceMemory, DM_PAGES),
         ] {
             hal.ctx_clear(table, rows);
         }

@@ -166,7 +166,7 @@ impl Control {
             cmd.list_base(),
             ENTRY_BYTES << log_list_size(cmd.log_size()),
         )?;
-        let limit = self.srq_ids.limit();
+        let limit = self.srq_ids.limit(func);
         let srqn = self
             .srq_ids
             .alloc(func)

@@ -13,7 +13,7 @@ impl Control {
 
     /// V-83.
     pub(crate) fn alloc_xrcd(&mut self, func: u8) -> CmdResult<u32> {
-        let limit = self.xrcd_ids.limit();
+        let limit = self.xrcd_ids.limit(func);
         let xrcd = self
             .xrcd_ids
             .alloc(func)

@@ -8,7 +8,7 @@ use hca_abi::{
 };
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{AdminError, Doorbells, DriverError, Function, OpenOptions};
-use hca_fw_core::{NUM_FUNCS, NUM_SRQS, line_of};
+use hca_fw_core::{NUM_SRQS, SHARING_FUNCS, line_of};
 use hca_lone::LoneCard;
 
 const EQ_LOG_SIZE: u8 = 7;
@@ -209,7 +209,7 @@ fn shares_and_resets() {
     let card = LoneCard::new();
     let (mut rig, mut other) = (Rig::of(&card, 0), Rig::of(&card, 1));
     let limit = rig.function.query_device().unwrap().max_srq();
-    assert_eq!(limit as usize, NUM_SRQS / NUM_FUNCS);
+    assert_eq!(limit as usize, NUM_SRQS / usize::from(SHARING_FUNCS));
     for round in 0..2 {
         let made: Vec<u32> = (0..limit).map(|_| rig.srq()).collect();
         let cmd = rig.srq_cmd();
@@ -501,7 +501,7 @@ fn xrc_domains_and_what_is_in_them() {
     // The next SRQ in the line has another number.
     rig.function.destroy_srq(srqn).unwrap();
     let mut numbers = std::collections::BTreeSet::from([number]);
-    for _ in 0..3 * NUM_SRQS / NUM_FUNCS {
+    for _ in 0..3 * NUM_SRQS / usize::from(SHARING_FUNCS) {
         let (srqn, number) = rig.function.create_srq(&cmd).unwrap();
         assert!(numbers.insert(number) && number as usize % NUM_SRQS == srqn as usize);
         rig.function.destroy_srq(srqn).unwrap();

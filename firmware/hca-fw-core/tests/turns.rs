@@ -138,7 +138,7 @@ fn every_function_gets_its_limits() {
             pds,
             eqs,
         } = limits;
-        assert_eq!([qps, cqs, mrs, pds, eqs], [254, 256, 255, 255, 8]);
+        assert_eq!([qps, cqs, mrs, pds, eqs], [254, 256, 255, 255, 32]);
         client.take_everything(&limits);
         client.nothing_is_left();
     }

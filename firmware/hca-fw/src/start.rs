@@ -8,7 +8,7 @@ use hca_abi::{
     ImageHead, SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_STRIKES_MOST,
     SOC_WATCHDOG,
 };
-use hca_fw_core::{Firmware, Identity, Image, NUM_PORTS};
+use hca_fw_core::{Firmware, Identity, Image, NUM_PORTS, Quotas};
 
 use crate::board::{self, Told};
 use crate::fault::{self, Fault};
@@ -130,7 +130,7 @@ struct Cell(UnsafeCell<State>);
 unsafe impl Sync for Cell {}
 
 static STATE: Cell = Cell(UnsafeCell::new(State {
-    firmware: Firmware::new(),
+    firmware: Firmware::for_quotas(Quotas::none()),
     told: Told::new(),
 }));
 
@@ -191,7 +191,7 @@ fn begin(State { firmware, told }: &mut State, again: bool) {
     let head = board::head();
     let identities: [Identity; NUM_PORTS] = [board::identity(0), board::identity(1)];
     firmware.set_image(image());
-    firmware.share_among(head.functions());
+    firmware.share_out(Quotas::of_nibbles(head.quotas()));
     firmware.find_neighbours_in(board::find_neighbour);
     let ports = usize::from(head.ports()).clamp(1, NUM_PORTS);
     let identities = identities.get(..ports).unwrap_or(&identities);

@@ -75,8 +75,7 @@ module hca_mgmt
     output group_wr_t                     group_wr_o,
     output logic                          dm_wr_valid_o,
     input  logic                          dm_wr_ready_i,
-    output logic [DmRowW-1:0]             dm_wr_page_o,
-    output logic                          dm_wr_there_o,
+    output dm_page_t                      dm_wr_o,
     // Status words of the links: {port, word}, data in the next cycle.
     output logic [8:0]                    link_stat_addr_o,
     input  logic [31:0]                   link_stat_data_i,
@@ -155,7 +154,7 @@ module hca_mgmt
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .srqc_wr_valid_o, .srqc_wr_ready_i, .srqc_wr_srqn_o, .srqc_wr_o,
     .link_wr_o, .gid_wr_o, .rule_wr_o, .rss_wr_o, .rss_qp_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o,
-    .dm_wr_valid_o, .dm_wr_ready_i, .dm_wr_page_o, .dm_wr_there_o
+    .dm_wr_valid_o, .dm_wr_ready_i, .dm_wr_o
   );
 
   // What the QP was that had the row before the last context write: reads of ctx_data.
@@ -368,6 +367,11 @@ module hca_mgmt
   end
 
   always_comb begin
+    // The map has room for as many functions as a card can have: those that this one has not read as zeros.
+    for (int unsigned f = NumFuncs; f < Funcs; f++) begin
+      hwif_in.func[f]    = '{default: '0};
+      hwif_in.mgmt.fn[f] = '{default: '0};
+    end
     for (int unsigned f = 0; f < NumFuncs; f++) begin
       hwif_in.func[f].status.ready.next   = hwif_out.mgmt.fn[f].status.ready.value;
       hwif_in.func[f].status.fatal.next   = hwif_out.mgmt.fn[f].status.fatal.value;

@@ -55,8 +55,7 @@ module hca_mgmt_ctx
     output group_wr_t              group_wr_o,
     output logic                   dm_wr_valid_o,
     input  logic                   dm_wr_ready_i,
-    output logic [DmRowW-1:0]      dm_wr_page_o,
-    output logic                   dm_wr_there_o
+    output dm_page_t               dm_wr_o
 );
   localparam int unsigned MaxRowW = (QpW > CqW) ? QpW : CqW;  // no table that is swept has more rows
 
@@ -113,7 +112,7 @@ module hca_mgmt_ctx
       CtxTableRule: known = index < Rules;
       CtxTableRss: known = index < RssQps;
       CtxTableRssQp: known = index < RssQps * RssEntries;
-      CtxTableDeviceMemory: known = index < NumFuncs * DmPages;
+      CtxTableDeviceMemory: known = index < DmPages;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
@@ -217,8 +216,7 @@ module hca_mgmt_ctx
   assign dm_row        = row_q[$bits(dm_row_t)/32-1:0];
   assign unused_dm     = ^dm_row;
   assign dm_wr_valid_o = dm_pend_q;
-  assign dm_wr_page_o  = index_q[DmRowW-1:0];
-  assign dm_wr_there_o = dm_row.there;
+  assign dm_wr_o       = '{page: index_q[DmRowW-1:0], there: dm_row.there, func: dm_row.func};
   gid_row_t gid_row;
   logic     unused_gid;
   assign gid_row    = row_q[$bits(gid_row_t)/32-1:0];

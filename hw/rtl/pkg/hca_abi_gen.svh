@@ -25,6 +25,8 @@ localparam int unsigned PushSlotsOffset = 32'h2000;
 // Size of a push slot: WQEs of up to so many bytes, inline data not counted, can ride with their doorbell.
 localparam int unsigned PushSlotBytes = 32'h80;
 localparam int unsigned PushSlots = 32'h40;  // Push slots of a function.
+// Functions that the register map has room for: those of a card, unless it is built with fewer.
+localparam int unsigned Funcs = 32'h10;
 localparam int unsigned MaxSge = 32'h10;  // Scatter/gather entries of one WQE.
 localparam int unsigned MinWqeStrideBytes = 32'h40;  // Smallest WQE stride; a stride is 64 << log_stride.
 localparam int unsigned MaxLogWqeStride = 32'h3;  // Largest log_stride: 512-byte WQEs.
@@ -76,12 +78,12 @@ localparam int unsigned MinEthHeaderBytes = 32'he;  // Bytes of the shortest.
 // Rows of the table RSS, and the most QPs with receive side scaling of a card.
 localparam int unsigned RssQps = 32'h10;
 localparam int unsigned RssEntries = 32'h40;  // Entries of the largest indirection table.
-// Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own there,
-// from the first address on.
+// Upper 16 bits of the bus addresses of device memory, which no host has. All of it is there, from the
+// first address on; each page has an owner, and for other functions is not there.
 localparam int unsigned DmBusHigh = 32'hffff;
-localparam int unsigned DmBytes = 32'h8000;  // Device memory of a function.
+localparam int unsigned DmBytes = 32'h20000;  // Device memory of a card.
 localparam int unsigned DmPageBytes = 32'h1000;  // It is given in pages.
-localparam int unsigned DmPages = 32'h8;  // Pages of a function.
+localparam int unsigned DmPages = 32'h20;  // Pages of a card.
 localparam int unsigned DmCopyBytes = 32'h400;  // Most bytes of COPY_DM.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
@@ -453,7 +455,7 @@ typedef enum logic [3:0] {
   CtxTableRule = 4'd9,  // rule_row by row, RULES of them.
   CtxTableRss = 4'd10,  // rss_row by row, RSS_QPS of them.
   CtxTableRssQp = 4'd11,  // rss_qp_row by row of RSS * RSS_ENTRIES + entry.
-  CtxTableDeviceMemory = 4'd12  // dm_row by function * DM_PAGES + page.
+  CtxTableDeviceMemory = 4'd12  // dm_row by page, DM_PAGES of them.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -1048,7 +1050,9 @@ typedef struct packed {
 // A page of device memory.
 localparam int unsigned DmRowBytes = 8;
 typedef struct packed {
-  logic [62:0]    reserved0;
+  logic [47:0]    reserved1;
+  logic [7:0]     func;  // Owning function: for any other it is not there.
+  logic [6:0]     reserved0;
   // It is there. Until then reads of it fail and writes are lost; with the row it is cleared.
   logic           there;
 } dm_row_t;

@@ -14,12 +14,17 @@ package hca_pkg;
   localparam int unsigned NumQps    = 1024;
 `endif
   localparam int unsigned NumCqs    = (NumQps < 4096) ? NumQps : 4096;
-  localparam int unsigned NumEqs    = 32;
   localparam int unsigned NumSrqs   = 128;
   localparam int unsigned NumMrs    = 1048576;   // memory keys of a function
   localparam int unsigned KeyCacheLines  = 256;  // per client, a key each
   localparam int unsigned PageCacheLines = 512;  // per client, lines of eight pages
-  localparam int unsigned NumFuncs  = 4;
+  // Functions: 1, 4 or 16, as many as the register map has room for (decision 0078).
+`ifdef HCA_NUM_FUNCS
+  localparam int unsigned NumFuncs  = `HCA_NUM_FUNCS;
+`else
+  localparam int unsigned NumFuncs  = Funcs;
+`endif
+  localparam int unsigned NumEqs    = (NumFuncs > 4) ? 8 * NumFuncs : 32;
   // Ports of this build, 1 or 2; the strap num_ports_i of hca_core says how many are fitted.
 `ifdef HCA_NUM_PORTS
   localparam int unsigned NumPorts  = `HCA_NUM_PORTS;
@@ -91,7 +96,7 @@ package hca_pkg;
   } dma_wr_t;
 
   // ---- Doorbells -------------------------------------------------------------------------------
-  localparam int unsigned FuncIdxW  = $clog2(NumFuncs);
+  localparam int unsigned FuncIdxW  = (NumFuncs > 1) ? $clog2(NumFuncs) : 1;
   localparam int unsigned PushSlotW = $clog2(PushSlots);
   localparam int unsigned PushWordW = $clog2(PushSlots * PushSlotBytes / 8);
   localparam int unsigned PushRowW  = FuncIdxW + $clog2(PushSlots * PushSlotBytes / DataBytes);
@@ -202,33 +207,9 @@ package hca_pkg;
     logic [127:0] gid;
   } gid_wr_t;
 
-  localparam int unsigned GroupW = $clog2(GroupRows), DmRowW = $clog2(NumFuncs * DmPages);
+  localparam int unsigned GroupW = $clog2(GroupRows), DmRowW = $clog2(DmPages);
 
-  // Write of a rule for frames (hca_rx_match, hca_rx_steer). A strobe.
-  typedef struct packed {
-    logic                     valid;
-    logic [$clog2(Rules)-1:0] index;
-    rule_row_t                row;
-  } rule_wr_t;
-
-  // Write of a row, or of an entry of an indirection table, for hca_rss. Strobes.
-  typedef struct packed {
-    logic                      valid;
-    logic [$clog2(RssQps)-1:0] index;
-    rss_row_t                  row;
-  } rss_wr_t;
-
-  typedef struct packed {
-    logic                                   valid;
-    logic [$clog2(RssQps * RssEntries)-1:0] index;
-    logic [23:0]                            qpn;
-  } rss_qp_wr_t;
-
-  // Write of a row of the lists of QPs that share datagrams (hca_rx_group).
-  typedef struct packed {
-    logic [GroupW-1:0] index;
-    group_row_t        row;
-  } group_wr_t;
+  `include "hca_row_types.svh"
 
   // Payload of a packet on its way to the builder: bytes [lane, lane+len) of data, memory lanes.
   typedef struct packed {

@@ -144,8 +144,8 @@ module hca_core
   dma_wr_t [NumWr-1:0]     wr;
   dma_wr_t                 hwr;
   logic [1:0]              qps_held;
-  logic                    qp_timers, cq_timers, dm_wr_valid, dm_wr_ready, dm_wr_there;
-  logic [DmRowW-1:0]       dm_wr_page;
+  logic                    qp_timers, cq_timers, dm_wr_valid, dm_wr_ready;
+  dm_page_t                  dm_wr;
   logic [63:0]             qp_wake_at, cq_wake_at;
   hca_host u_host (
     .clk_i, .pclk_i(pclk), .rst_i, .now_i, .rd_tick_o(rd_tick), .rreq_valid_i(rreq_valid), .rreq_ready_o(rreq_ready),
@@ -155,7 +155,7 @@ module hca_core
     .wr_ready_o(wr_ready), .wr_i(wr), .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_tag_o, .hrd_req_o(hrd_req),
     .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i}),
     .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .dm_wr_valid_i(dm_wr_valid), .dm_wr_ready_o(dm_wr_ready),
-    .dm_wr_page_i(dm_wr_page), .dm_wr_there_i(dm_wr_there), .held_i(qps_held != '0),
+    .dm_wr_i(dm_wr), .held_i(qps_held != '0),
     .timer_active_i({cq_timers, qp_timers}),
     .timer_wake_at_i({cq_wake_at, qp_wake_at}), .active_o(timer_active_o), .wake_at_o
   );
@@ -451,7 +451,7 @@ module hca_core
     .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rss_wr_o(rss_wr),
     .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid),
     .group_wr_ready_i(group_wr_ready), .group_wr_o(group_wr), .dm_wr_valid_o(dm_wr_valid),
-    .dm_wr_ready_i(dm_wr_ready), .dm_wr_page_o(dm_wr_page), .dm_wr_there_o(dm_wr_there),
+    .dm_wr_ready_i(dm_wr_ready), .dm_wr_o(dm_wr),
     .link_stat_addr_o(link_stat_addr),
     .link_stat_data_i(link_stat_data), .mad_req_o(mad_req), .mad_rsp_i(mad_rsp), .link_event_i(link_event),
     .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),

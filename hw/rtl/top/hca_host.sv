@@ -43,8 +43,7 @@ module hca_host
   // Pages of device memory.
   input  logic                    dm_wr_valid_i,
   output logic                    dm_wr_ready_o,
-  input  logic [DmRowW-1:0]       dm_wr_page_i,
-  input  logic                    dm_wr_there_i,
+  input  dm_page_t                dm_wr_i,
   // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs and of CQs. Nothing
   // changes by itself before wake_at_o.
   input  logic                    held_i,
@@ -120,8 +119,8 @@ module hca_host
   );
 
   hca_device_memory u_device_memory (
-    .clk_i, .rst_i, .row_valid_i(dm_wr_valid_i), .row_ready_o(dm_wr_ready_o), .row_page_i(dm_wr_page_i),
-    .row_there_i(dm_wr_there_i), .rd_valid_i(ordered_valid), .rd_ready_o(ordered_ready), .rd_tag_i(hrd_req_tag_o),
+    .clk_i, .rst_i, .row_valid_i(dm_wr_valid_i), .row_ready_o(dm_wr_ready_o), .row_i(dm_wr_i),
+    .rd_valid_i(ordered_valid), .rd_ready_o(ordered_ready), .rd_tag_i(hrd_req_tag_o),
     .rd_i(hrd_req_o), .hrd_valid_o(hrd_req_valid_o), .hrd_ready_i(hrd_req_ready_i), .hrsp_valid_i(hrd_rsp_valid_i),
     .hrsp_tag_i(hrd_rsp_tag_i), .hrsp_i(hrd_rsp_i), .rsp_valid_o(rsp_valid), .rsp_tag_o(rsp_tag), .rsp_o(rsp),
     .wr_valid_i(out_valid), .wr_ready_o(out_ready), .wr_i(hwr_o), .hwr_valid_o, .hwr_ready_i

@@ -108,9 +108,6 @@ fn peer_vls(topology: &Topology, end: EndSpec) -> OpVls {
     }
 }
 
-/// A topology counts the functions of the cards that there are.
-const _: () = assert!(hca_topology::CARD_FUNCTIONS_MAX == crate::NUM_FUNCS);
-
 impl Fabric {
     /// Builds cards with their native firmware, switches with their tables, and cables.
     pub fn from_topology(topology: &Topology, seed: u64) -> Result<Built, SimError> {
@@ -131,7 +128,7 @@ impl Fabric {
                     design,
                     &card.name,
                     &identities(topology, index),
-                    card.functions,
+                    card.quotas(),
                     &neighbours(topology, index),
                     wires_of(topology, index, &wires),
                 )

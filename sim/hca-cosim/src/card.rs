@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use hca_abi::{PortView, SocFault};
-use hca_fw_core::{Identity, Neighbour};
+use hca_fw_core::{Identity, Neighbour, Quotas, SHARING_FUNCS};
 use hca_host::{Host, MmioRequest, PcieModel, PcieParams};
 use hca_link::{Cable, Dir};
 use hca_vsim::{Dut, Model};
@@ -62,13 +62,18 @@ impl CardConfig {
 
     /// The card with as many ports as there are identities, one or two.
     pub fn with_ports(name: &str, identities: &[Identity]) -> Self {
-        Self::with_shares(name, identities, NUM_FUNCS, &[])
+        Self::with_shares(name, identities, SHARING_FUNCS, &[])
     }
 
-    /// The same with its tables divided among the first `functions` functions only, 1 to 4; it knows who has which GID
-    /// on its networks.
-    pub fn with_shares(name: &str, identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> Self {
-        Self::of_design(Design::chosen(), name, identities, functions, neighbours)
+    /// The same with its tables divided among so many functions, the first ones, or by quotas; it knows who has which
+    /// GID on its networks.
+    pub fn with_shares(
+        name: &str,
+        identities: &[Identity],
+        quotas: impl Into<Quotas>,
+        neighbours: &[Neighbour],
+    ) -> Self {
+        Self::of_design(Design::chosen(), name, identities, quotas, neighbours)
     }
 
     /// The same of a design that may be another one than the other cards'.
@@ -76,10 +81,10 @@ impl CardConfig {
         design: Design,
         name: &str,
         identities: &[Identity],
-        functions: u8,
+        quotas: impl Into<Quotas>,
         neighbours: &[Neighbour],
     ) -> Self {
-        Self::with_wires(design, name, identities, functions, neighbours, Vec::new())
+        Self::with_wires(design, name, identities, quotas.into(), neighbours, Vec::new())
     }
 
     /// The same with wires to the outside at some ports, from 1: it asks there for neighbours that it does not know.
@@ -87,21 +92,21 @@ impl CardConfig {
         design: Design,
         name: &str,
         identities: &[Identity],
-        functions: u8,
+        quotas: Quotas,
         neighbours: &[Neighbour],
         wires: Vec<(u8, hca_outside::Neighbours)>,
     ) -> Self {
         let firmware = match Processor::chosen() {
             Processor::Native => CardFirmware::Native(firmware_with_wires(
                 identities,
-                functions,
+                quotas,
                 neighbours,
                 wires,
                 shared_lines(),
                 design,
             )),
             Processor::Core => {
-                CardFirmware::Core(Box::new(Board::new(identities, functions, neighbours, wires)))
+                CardFirmware::Core(Box::new(Board::new(identities, quotas, neighbours, wires)))
             }
         };
         Self {
@@ -123,7 +128,14 @@ impl CardConfig {
     /// Of [`CardConfig::with_shares`]: the QPs of a function share `lines` lines, and those at rest are in the memory
     /// of the firmware, which runs natively.
     pub fn share_lines(mut self, identities: &[Identity], functions: u8, lines: u32) -> Self {
-        let entry = firmware_with_wires(identities, functions, &[], Vec::new(), Some(lines), Design::Rtl);
+        let entry = firmware_with_wires(
+            identities,
+            functions.into(),
+            &[],
+            Vec::new(),
+            Some(lines),
+            Design::Rtl,
+        );
         self.firmware = CardFirmware::Native(entry);
         self
     }

@@ -9,7 +9,7 @@ use hca_abi::{
     SOC_BOARD_NEIGHBOURS, SOC_BOARD_PORTS, SOC_BOARD_SLOTS, SOC_ROM_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID,
     SOC_TELL_OWN_GID, SOC_TELL_PORT, SOC_TELL_PORT_LAST, SOC_TELL_WANTED, SocFault,
 };
-use hca_fw_core::{Identity, NUM_GIDS, NUM_NEIGHBOURS, Neighbour};
+use hca_fw_core::{Identity, NUM_GIDS, NUM_NEIGHBOURS, Neighbour, Quotas};
 use hca_outside::Host;
 use hca_vsim::{Ports, SocInputs, SocOutputs, SoftCore};
 
@@ -49,15 +49,16 @@ struct Wire {
 }
 
 impl Board {
-    /// Of a card with these ports and functions; who is on its networks, and its wires to the outside.
+    /// Of a card with these ports, whose functions have these quotas; who is on its networks, and its wires to the
+    /// outside.
     pub(crate) fn new(
         identities: &[Identity],
-        functions: u8,
+        quotas: Quotas,
         neighbours: &[Neighbour],
         wires: Vec<(u8, hca_outside::Neighbours)>,
     ) -> Self {
         let mut head = BoardHead::new();
-        head.set_functions(functions);
+        head.set_quotas(quotas.to_nibbles());
         head.set_ports(identities.len() as u8);
         head.set_watchdog_cycles(WATCHDOG_CYCLES);
         let wire = |(port_num, neighbours): (u8, _)| Wire {

@@ -3,7 +3,7 @@
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use hca_abi::PortView;
-use hca_fw_core::{Bus, Firmware, Identity, Neighbour, RegisterBus};
+use hca_fw_core::{Bus, Firmware, Identity, Neighbour, Quotas, RegisterBus};
 use hca_outside::Host;
 use hca_vsim::Ports;
 
@@ -37,7 +37,8 @@ pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
 /// The card's firmware, compiled for this machine; an identity for each port, how many functions share its tables, and
 /// who is on its networks.
 pub fn native_firmware(identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> FirmwareEntry {
-    firmware_with_wires(identities, functions, neighbours, Vec::new(), None, Design::Rtl)
+    let quotas = Quotas::from(functions);
+    firmware_with_wires(identities, quotas, neighbours, Vec::new(), None, Design::Rtl)
 }
 
 /// Lines that the QPs of a function share, as `HCA_SHARED_LINES` says; without it each QP has its own.
@@ -49,7 +50,7 @@ pub(crate) fn shared_lines() -> Option<u32> {
 /// `lines` lines.
 pub(crate) fn firmware_with_wires(
     identities: &[Identity],
-    functions: u8,
+    quotas: Quotas,
     neighbours: &[Neighbour],
     wires: Vec<(u8, hca_outside::Neighbours)>,
     lines: Option<u32>,
@@ -57,7 +58,7 @@ pub(crate) fn firmware_with_wires(
 ) -> FirmwareEntry {
     let (identities, neighbours) = (identities.to_vec(), neighbours.to_vec());
     Box::new(move |bus| {
-        let mut firmware = Firmware::boxed_for(functions);
+        let mut firmware = Firmware::boxed_for(quotas);
         if let Some(lines) = lines {
             firmware.share_lines(lines);
         }

@@ -63,7 +63,7 @@ pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use flash::Flash;
 pub use hca_abi::{OpVls, PortView};
-pub use hca_fw_core::{Identity, NUM_EQS, Neighbour, QPN_LINE_BITS, line_of};
+pub use hca_fw_core::{Identity, NUM_EQS, Neighbour, QPN_LINE_BITS, Quotas, SHARING_FUNCS, line_of};
 pub use hca_switch::{EthSwitchId, SwitchId};
 pub use hca_vsim::{DATA_VLS, has_models as has_rtl};
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
@@ -79,7 +79,7 @@ pub use stamps::{Stamp, StampKind};
 /// Ports that a card can have.
 pub const NUM_PORTS: u8 = hca_fw_core::NUM_PORTS as u8;
 /// Functions of a card.
-pub const NUM_FUNCS: u8 = 4;
+pub const NUM_FUNCS: u8 = hca_fw_core::NUM_FUNCS as u8;
 /// Length of a function's BAR 0.
 pub const BAR_LEN_BYTES: u32 = 0x1_0000;
 /// MSI-X vectors of a function.

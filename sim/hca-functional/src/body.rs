@@ -122,7 +122,7 @@ impl Body {
             CtxTable::Rule => RULES,
             CtxTable::Rss => RSS_QPS,
             CtxTable::RssQp => RSS_QPS * RSS_ENTRIES,
-            CtxTable::DeviceMemory => NUM_FUNCS as u32 * DM_PAGES,
+            CtxTable::DeviceMemory => DM_PAGES,
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hca_abi::{
-    DIRECT_PAGE_SHIFT, DM_BUS_HIGH, DM_BYTES, DM_PAGE_BYTES, DM_PAGES, DmRow, MAX_LOG_KEYS, MAX_PAGE_SHIFT,
-    MIN_PAGE_SHIFT, Mpt, PD_ANY,
+    DIRECT_PAGE_SHIFT, DM_BUS_HIGH, DM_PAGE_BYTES, DmRow, MAX_LOG_KEYS, MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, Mpt,
+    PD_ANY,
 };
 use hca_model::{Access, Refusal, Sge};
 
@@ -35,10 +35,10 @@ fn offset_in(mpt: &Mpt, addr: u64) -> Option<u64> {
     }
 }
 
-/// Pages that are there, by row of the table.
+/// Pages that are there, by row of the table, with their owners.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceMemory {
-    pages: BTreeMap<u32, Vec<u8>>,
+    pages: BTreeMap<u32, (u8, Vec<u8>)>,
 }
 
 impl DeviceMemory {
@@ -49,19 +49,21 @@ impl DeviceMemory {
 
     /// MEM-19: a page is cleared when it comes.
     pub fn row_written(&mut self, index: u32, row: &[u8]) {
-        if DmRow::read_from(row).is_some_and(|row| row.there()) {
-            self.pages.insert(index, vec![0; DM_PAGE_BYTES as usize]);
-        } else {
-            self.pages.remove(&index);
+        match DmRow::read_from(row).filter(DmRow::there) {
+            Some(row) => {
+                let zeros = vec![0; DM_PAGE_BYTES as usize];
+                self.pages.insert(index, (row.func(), zeros));
+            }
+            None => drop(self.pages.remove(&index)),
         }
     }
 
     fn byte(&mut self, func: u8, addr: u64) -> Option<&mut u8> {
         let at = addr << 16 >> 16;
         let page = u32::try_from(at / u64::from(DM_PAGE_BYTES)).ok()?;
-        let row = (at < u64::from(DM_BYTES)).then_some(u32::from(func) * DM_PAGES + page)?;
         let within = (at % u64::from(DM_PAGE_BYTES)) as usize;
-        self.pages.get_mut(&row)?.get_mut(within)
+        let (_, bytes) = self.pages.get_mut(&page).filter(|(owner, _)| *owner == func)?;
+        bytes.get_mut(within)
     }
 
     /// False: some of it is not there.

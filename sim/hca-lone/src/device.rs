@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hca_abi::{BAR0_BYTES, DOORBELL_PAGE_OFFSET, OpVls};
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
-use hca_fw_core::{Firmware, Identity, NUM_FUNCS};
+use hca_fw_core::{Firmware, Identity, NUM_FUNCS, Quotas, SHARING_FUNCS};
 
 use crate::card::{Hardware, VECTORS};
 
@@ -76,9 +76,14 @@ impl LoneCard {
 
     /// A card with that identity and its neighbour; `prepare` changes it before its firmware starts.
     pub fn with(identity: Identity, prepare: impl FnOnce(&mut Hardware)) -> Self {
+        Self::of_quotas(identity, SHARING_FUNCS.into(), prepare)
+    }
+
+    /// The same with its tables divided so.
+    pub fn of_quotas(identity: Identity, quotas: Quotas, prepare: impl FnOnce(&mut Hardware)) -> Self {
         let mut hardware = Hardware::new();
         prepare(&mut hardware);
-        let mut firmware = Firmware::boxed();
+        let mut firmware = Firmware::boxed_for(quotas);
         firmware.set_neighbours(&Self::neighbour().neighbours(1).collect::<Vec<_>>());
         firmware.init(&mut hardware, identity);
         let inner = Inner {

@@ -394,6 +394,9 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
         .arg("--no-std-package")
         .arg(format!("+define+HCA_NUM_PORTS={}", model.ports))
         .arg(format!("+define+HCA_NUM_LINES={}", env_var("DEP_HCA_VSIM_LINES")))
+        .args(
+            env::var("DEP_HCA_VSIM_FUNCTIONS").map(|functions| format!("+define+HCA_NUM_FUNCS={functions}")),
+        )
         .arg(format!(
             "+define+HCA_NUM_VLS={}",
             env_var("DEP_HCA_VSIM_DATA_VLS")

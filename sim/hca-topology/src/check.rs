@@ -1,5 +1,6 @@
 //! From what the file says to a network: names resolved, gaps filled, limits checked.
 
+use hca_fw_core::{MAX_PARTS, Quotas};
 use hca_host::{PcieModel, PcieParams};
 use hca_link::{CableConfig, FaultSpec, LinkKind};
 use hca_outside::WireConfig;
@@ -99,8 +100,7 @@ fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {
         }
         card.pcie = pcie(&place, &file.pcie, &raw.pcie)?;
         card.is_model = raw.model;
-        card.functions = raw.functions.unwrap_or(CARD_FUNCTIONS_MAX);
-        range(&place, "functions", card.functions, 1, CARD_FUNCTIONS_MAX)?;
+        set_shares(&mut card, raw, &place)?;
         cards.push(card);
     }
     if let Some(other) = cards
@@ -116,6 +116,34 @@ fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {
     lids(file, &mut cards)?;
     unique_addresses(&cards)?;
     Ok(cards)
+}
+
+/// Functions that the card's tables are divided among, and how.
+fn set_shares(card: &mut CardSpec, raw: &file::Card, place: &str) -> Result<(), Problem> {
+    let Some(shares) = &raw.shares else {
+        card.functions = raw.functions.unwrap_or(card.functions);
+        return range(place, "functions", card.functions, 1, CARD_FUNCTIONS_MAX);
+    };
+    let count = shares.len();
+    if raw
+        .functions
+        .is_some_and(|functions| usize::from(functions) != count)
+    {
+        return Err(problem(
+            place,
+            format!("shares are of {count} functions: leave 'functions' away"),
+        ));
+    }
+    if Quotas::of_parts(shares).is_none() || shares.contains(&0) {
+        let what = format!(
+            "shares is {shares:?}: give each of 1 to {CARD_FUNCTIONS_MAX} functions 1 or more, {MAX_PARTS} together at \
+             most"
+        );
+        return Err(problem(place, what));
+    }
+    card.functions = count as u8;
+    card.shares.clone_from(shares);
+    Ok(())
 }
 
 /// What the file says of each port's addresses.

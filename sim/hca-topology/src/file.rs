@@ -106,6 +106,7 @@ pub(crate) struct Card {
     pub ipv6: Option<String>,
     pub pcie: toml::Table,
     pub functions: Option<u8>,
+    pub shares: Option<Vec<u8>>,
     /// It has no gates.
     pub model: bool,
     pub ports: Option<u8>,

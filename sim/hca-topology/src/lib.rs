@@ -32,6 +32,7 @@ mod switch;
 use std::net::Ipv6Addr;
 use std::path::Path;
 
+use hca_fw_core::{Quotas, SHARING_FUNCS};
 use hca_host::PcieParams;
 use hca_link::{CableConfig, LinkKind};
 use hca_outside::WireConfig;
@@ -45,7 +46,7 @@ pub const CARDS_MAX: usize = 64;
 /// Ports of a card.
 pub const CARD_PORTS_MAX: u8 = 2;
 /// Functions of a card.
-pub const CARD_FUNCTIONS_MAX: u8 = 4;
+pub const CARD_FUNCTIONS_MAX: u8 = hca_fw_core::NUM_FUNCS as u8;
 /// Switches of a topology.
 pub const SWITCHES_MAX: usize = 256;
 
@@ -68,8 +69,10 @@ pub struct CardSpec {
     pub name: String,
     /// Host side.
     pub pcie: PcieParams,
-    /// Functions among which its tables are divided, 1 to 4: the first ones. The others have nothing.
+    /// Functions among which its tables are divided: the first ones. The others have nothing.
     pub functions: u8,
+    /// Parts of the tables that each of them has; empty: equal ones.
+    pub shares: Vec<u8>,
     /// It is the reference model behind registers, and has no gates.
     pub is_model: bool,
     /// Its ports, one or two.
@@ -83,12 +86,24 @@ impl CardSpec {
         Self {
             name: format!("card{index}"),
             pcie: PcieParams::default(),
-            functions: CARD_FUNCTIONS_MAX,
+            functions: SHARING_FUNCS,
+            shares: Vec::new(),
             is_model: false,
             ports: ports
                 .map(|(kind, port)| PortSpec::new(index, port, *kind))
                 .collect(),
         }
+    }
+
+    /// What its functions may take of its tables.
+    pub fn quotas(&self) -> Quotas {
+        Quotas::of_parts(&self.shares).unwrap_or(Quotas::from(self.functions))
+    }
+
+    /// From now on so many functions have equal shares.
+    pub fn share_among(&mut self, functions: u8) {
+        self.functions = functions;
+        self.shares.clear();
     }
 
     /// A port by its number, from 1.

@@ -313,6 +313,16 @@ fn priorities_of_a_switch() {
     );
 }
 
+/// What a card's functions may take of it.
+#[test]
+fn functions_share_a_card() {
+    let text = "[[card]]\n[[card]]\nfunctions = 16\n[[card]]\nshares = [9, 4, 3]\n";
+    let cards = Topology::parse("t", text).unwrap().cards;
+    assert_eq!([0, 1, 2].map(|card: usize| cards[card].functions), [4, 16, 3]);
+    let parts = |card: usize| [0, 2, 15].map(|func| cards[card].quotas().parts_of(func));
+    assert_eq!([0, 1, 2].map(parts), [[1, 1, 0], [1, 1, 1], [9, 3, 0]]);
+}
+
 #[test]
 fn what_is_wrong_is_named_with_file_place_and_limit() {
     let two = "[[card]]\n[[card]]\n[[switch]]\nname = \"sw0\"\nports = 4\n";
@@ -330,8 +340,20 @@ fn what_is_wrong_is_named_with_file_place_and_limit() {
         ),
         ("[[card]]\nlid = 3\nlmc = 1\n", "lid 3 must be a multiple of 2"),
         (
-            "[[card]]\nfunctions = 5\n",
-            "card card0: functions is 5, it must be 1 to 4",
+            "[[card]]\nfunctions = 17\n",
+            "card card0: functions is 17, it must be 1 to 16",
+        ),
+        (
+            "[[card]]\nshares = [9, 8]\n",
+            "card card0: shares is [9, 8]: give each of 1 to 16 functions 1 or more, 16 together at most",
+        ),
+        (
+            "[[card]]\nshares = [1, 0]\n",
+            "card card0: shares is [1, 0]: give each",
+        ),
+        (
+            "[[card]]\nfunctions = 3\nshares = [1, 1]\n",
+            "card card0: shares are of 2 functions: leave 'functions' away",
         ),
         ("[[card]]\nname = \"a b\"\n", "name 'a b': a name has letters"),
         (

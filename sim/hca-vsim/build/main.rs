@@ -6,7 +6,12 @@ use std::env;
 use std::path::PathBuf;
 
 fn main() {
-    for var in ["HCA_VSIM_CFLAGS", "HCA_VSIM_LINES", "HCA_VSIM_VLS"] {
+    for var in [
+        "HCA_VSIM_CFLAGS",
+        "HCA_VSIM_FUNCS",
+        "HCA_VSIM_LINES",
+        "HCA_VSIM_VLS",
+    ] {
         println!("cargo:rerun-if-env-changed={var}");
     }
     println!("cargo:rerun-if-changed=build");
@@ -16,6 +21,10 @@ fn main() {
     println!("cargo:include={}", out.display());
     println!("cargo:data_vls={data_vls}");
     println!("cargo:lines={}", lines());
+    // Without it the RTL has as many as the register map.
+    if let Ok(functions) = env::var("HCA_VSIM_FUNCS") {
+        println!("cargo:functions={}", checked_functions(&functions));
+    }
 }
 
 /// HCA_VSIM_VLS: data VLs of each port of the models, 1, 2, 4, 8 (without it) or 15.
@@ -38,6 +47,15 @@ fn lines() -> u32 {
         .into_iter()
         .find(|lines: &u32| lines.to_string() == value);
     found.unwrap_or_else(|| panic!("HCA_VSIM_LINES is '{value}': set it to 1024, 4096 or 16384"))
+}
+
+/// HCA_VSIM_FUNCS: functions of the models, 1, 4 or 16 (without it). The firmware reads it, too.
+fn checked_functions(value: &str) -> &str {
+    assert!(
+        ["1", "4", "16"].contains(&value),
+        "HCA_VSIM_FUNCS is '{value}': set it to 1, 4 or 16"
+    );
+    value
 }
 
 /// The processor that HCA_VSIM_CFLAGS compiles for, as its psABI level; 1 is any. Without that variable it is the one

@@ -1,5 +1,5 @@
-"""hca_device_memory (MEM-19): reads see the writes before them, pages are there or not, functions are apart, and what
-is the host's goes to the host, unchanged and unhindered."""
+"""hca_device_memory (MEM-19): reads see the writes before them, pages are there or not, and for their owners alone, and
+what is the host's goes to the host, unchanged and unhindered."""
 
 import sys
 from collections import deque
@@ -11,7 +11,7 @@ import cocotb
 import hca_abi as abi
 from common import Bench, HostReads, Sink, Source, constants, simulate, struct
 
-REQ, RSP, WR = struct("dma_rd_req_t"), struct("dma_rd_rsp_t"), struct("dma_wr_t")
+REQ, RSP, WR, ROW = (struct(name) for name in ("dma_rd_req_t", "dma_rd_rsp_t", "dma_wr_t", "dm_page_t"))
 BASE = abi.DM_BUS_HIGH << 48
 LINES = abi.DM_BYTES // 64
 PAGE_LINES = abi.DM_PAGE_BYTES // 64
@@ -20,15 +20,16 @@ STRB_ALL = (1 << 64) - 1
 
 
 class Memory:
-    """What is in every line, and was at any time: {(function, line): [(first cycle, bytes or None)]}."""
+    """What is in every line, and was at any time: {line: [(first cycle, owner, bytes or None)]}."""
 
     def __init__(self, bench):
         self.bench = bench
-        self.lines = {(func, line): [(-1, None)] for func in range(FUNCS) for line in range(LINES)}
+        self.lines = {line: [(-1, None, None)] for line in range(LINES)}
 
     def now(self, func, line):
-        """The newest value; None: not there."""
-        return self.lines[func, line][-1][1] if (func, line) in self.lines else None
+        """The newest value; None: not there, or another's."""
+        _, owner, value = self.lines[line][-1] if line in self.lines else (0, None, None)
+        return value if owner == func else None
 
     def write(self, word):
         """A write was accepted."""
@@ -39,20 +40,19 @@ class Memory:
         old = self.now(func, line)
         if old is not None:
             mask = sum(0xFF << 8 * n for n in range(64) if beat["strb"] >> n & 1)
-            self.lines[func, line].append((self.bench.cycle, old & ~mask | beat["data"] & mask))
+            self.lines[line].append((self.bench.cycle, func, old & ~mask | beat["data"] & mask))
 
-    def row(self, words):
+    def row(self, word):
         """A page has come, all zeros, or gone."""
-        page, there = words
-        func, page = divmod(page, abi.DM_PAGES)
-        for line in range(page * PAGE_LINES, (page + 1) * PAGE_LINES):
-            self.lines[func, line].append((self.bench.cycle, 0 if there else None))
+        row = ROW.unpack(word)
+        for line in range(row["page"] * PAGE_LINES, (row["page"] + 1) * PAGE_LINES):
+            self.lines[line].append((self.bench.cycle, row["func"], 0 if row["there"] else None))
 
     def between(self, func, line, first, last):
         """Values that a read of these cycles may see."""
-        if (func, line) not in self.lines:
+        if line not in self.lines:
             return {None}
-        history = self.lines[func, line]
+        history = [(cycle, value if owner == func else None) for cycle, owner, value in self.lines[line]]
         at_first = [value for cycle, value in history if cycle <= first][-1]
         return {at_first} | {value for cycle, value in history if first < cycle < last}
 
@@ -109,7 +109,7 @@ class Rig:
         ours, theirs, answers = rates
         self.memory = Memory(bench)
         self.host = HostReads(bench, "hrsp", rate=answers)
-        self.rows = Source(bench, "row", payload=[("row_page_i", None), ("row_there_i", None)])
+        self.rows = Source(bench, "row", "dm_page_t")
         self.wr = Source(bench, "wr", "dma_wr_t", rate=ours)
         self.rd = Source(bench, "rd", rate=ours, payload=[("rd_tag_i", None), ("rd_i", None)])
         self.hwr = Sink(bench, "hwr", rate=theirs, payload=[("wr_i", None)])
@@ -123,7 +123,7 @@ class Rig:
 
     async def row(self, func, page, there):
         """One row, taken."""
-        self.rows.put((func * abi.DM_PAGES + page, there))
+        self.rows.put(ROW.pack(page=page, there=there, func=func))
         await self.bench.until(self.rows.idle, what="row")
 
     def write(self, func, line, **fields):
@@ -135,6 +135,11 @@ class Rig:
         """A read, with a tag that is free again after 255 others."""
         self.tag = (self.tag + 1) % 256
         self.rd.put((self.tag, REQ.pack(func=func, addr=base + offset, len_bytes=length)))
+
+    def owner(self, line, other):
+        """Whose the line is, nearly always."""
+        owner = self.memory.lines[line][-1][1]
+        return other if owner is None or self.rng.random() < 0.1 else owner
 
     async def settle(self):
         """Everything has been accepted and answered."""
@@ -155,18 +160,19 @@ async def any_order(dut, rates):
     rig = Rig(dut, 1, rates)
     rng = rig.rng
     await rig.bench.start()
-    for func in range(FUNCS):
-        for page in range(abi.DM_PAGES):
-            if rng.random() < 0.8:
-                await rig.row(func, page, 1)
+    for page in range(abi.DM_PAGES):
+        if rng.random() < 0.8:
+            await rig.row(rng.choice([0, FUNCS - 1, rng.randrange(FUNCS)]), page, 1)
     to_host = 0
     for _ in range(400):
         func = rng.randrange(FUNCS)
         what = rng.random()
         if what < 0.45:
-            rig.write(func, rng.choice([0, 8, LINES - 1, rng.randrange(LINES)]))
+            line = rng.choice([0, 8, LINES - 1, rng.randrange(LINES)])
+            rig.write(rig.owner(line, func), line)
         elif what < 0.8:
-            rig.read(func, *some_read(rng))
+            offset, length = some_read(rng)
+            rig.read(rig.owner(offset // 64, func), offset, length)
         elif what < 0.88:
             offset, length = some_read(rng)
             rig.read(func, offset, length, base=rng.choice([0, 0xFFFE << 48, 0x7FFF << 48]))
@@ -176,8 +182,8 @@ async def any_order(dut, rates):
             rig.write(func, rng.randrange(LINES), **beat)
             to_host += 1
         else:
-            page, = [rng.randrange(abi.DM_PAGES)]
-            there = rig.memory.now(func, page * PAGE_LINES) is not None
+            page = rng.randrange(abi.DM_PAGES)
+            there = rig.memory.lines[page * PAGE_LINES][-1][2] is not None
             await rig.row(func, page, not there)
         await rig.bench.step(rng.randrange(3))
     await rig.settle()
@@ -187,19 +193,19 @@ async def any_order(dut, rates):
 
 @cocotb.test()
 async def what_is_not_there(dut):
-    """Before its row, behind the end, of a function that the card has not: an error, each beat; writes change nothing
-    anywhere. A page that comes is all zeros, whatever was there."""
+    """Before its row, behind the end, of another function or one that the card has not: an error, each beat; writes
+    change nothing anywhere. A page that comes is all zeros, whatever was there."""
     rig = Rig(dut, 2)
     await rig.bench.start()
     await rig.row(0, 1, 1)
     for line in range(PAGE_LINES, 2 * PAGE_LINES):
         rig.write(0, line, strb=STRB_ALL)
     for func, line in [(0, 0), (0, 2 * PAGE_LINES), (0, LINES + PAGE_LINES), (0, (1 << 42) - 1), (1, PAGE_LINES),
-                       (FUNCS, PAGE_LINES), (255, PAGE_LINES)]:
+                       (FUNCS - 1, PAGE_LINES), (FUNCS, PAGE_LINES), (255, PAGE_LINES)]:
         rig.write(func, line, strb=STRB_ALL)
         rig.read(func, 64 * line, 64)
     await rig.settle()
-    assert rig.answers.errors == rig.answers.beats == 7
+    assert rig.answers.errors == rig.answers.beats == 8
     for page in range(abi.DM_PAGES):
         for block in range(abi.DM_PAGE_BYTES // 512):
             rig.read(0, page * abi.DM_PAGE_BYTES + 512 * block, 512)
@@ -232,7 +238,7 @@ async def a_beat_per_cycle(dut):
         rig.write(2, 3 * PAGE_LINES + line)
     await rig.settle()
     assert rig.wr.taken[-1] - rig.wr.taken[-40] == 39
-    rig.rows.put((2 * abi.DM_PAGES + 4, 1))
+    rig.rows.put(ROW.pack(page=4, there=1, func=2))
     for _ in range(40):
         rig.write(0, 0, addr=64)
     await rig.bench.until(rig.wr.idle, what="writes")

@@ -229,7 +229,7 @@ class Mgmt:
         self.forgets = Sink(bench, "forget", rate=rate)
         self.srqc = Sink(bench, "srqc_wr", rate=rate, payload=[("srqc_wr_srqn_o", None), ("srqc_wr_o", None)])
         self.groups = Sink(bench, "group_wr", rate=rate)
-        self.dms = Sink(bench, "dm_wr", rate=rate, payload=[("dm_wr_page_o", None), ("dm_wr_there_o", None)])
+        self.dms = Sink(bench, "dm_wr", rate=rate)
         self.link, self.link_status, self.gids = LinkStrobes(bench), LinkStatus(bench), GidStrobes(bench)
         self.counters = CounterWords(bench)
         self.msg, self.eqe = Sink(bench, "msg", rate=rate), Sink(bench, "eqe", rate=rate)

@@ -5,14 +5,14 @@ import hca_abi as abi
 from common import struct
 from mgmt_bench import (CTX_CMD, CTX_DATA, CTX_FLAGS, CTX_INDEX, CTX_STATUS, CTX_TABLE, LIMITS, QPC_WR, Mgmt)
 
-PLACE, FORGET, GROUP = struct("key_place_t"), struct("key_forget_t"), struct("group_wr_t")
+PLACE, FORGET, GROUP, PAGE = (struct(name) for name in ("key_place_t", "key_forget_t", "group_wr_t", "dm_page_t"))
 ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", LIMITS["NumCqs"]),
         abi.CtxTable.EQC: ("eqc", LIMITS["NumEqs"]), abi.CtxTable.KEY_TABLE: ("key_table", LIMITS["NumFuncs"]),
         abi.CtxTable.FORGET: ("forget", 1 << 24),
         abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS),
         abi.CtxTable.GID: ("gid_row", LIMITS["NumGids"] * LIMITS["NumPorts"]),
         abi.CtxTable.GROUP: ("group_row", abi.GROUP_ROWS), abi.CtxTable.SRQC: ("srqc", LIMITS["NumSrqs"]),
-        abi.CtxTable.DEVICE_MEMORY: ("dm_row", LIMITS["NumFuncs"] * abi.DM_PAGES)}
+        abi.CtxTable.DEVICE_MEMORY: ("dm_row", abi.DM_PAGES)}
 
 
 def delivered(table, index, row, flags):
@@ -28,7 +28,7 @@ def delivered(table, index, row, flags):
     if table == abi.CtxTable.GID:
         return index, word & (1 << 128) - 1
     if table == abi.CtxTable.DEVICE_MEMORY:
-        return index, word & 1
+        return index, (word & 1, word >> 8 & 0xFF)
     return index, word
 
 
@@ -45,13 +45,14 @@ def seen(mgmt):
     qpc = [QPC_WR.unpack(word) for word in mgmt.qpc[0].got]
     forgets = [FORGET.unpack(word) for word in mgmt.forgets.got]
     groups = [GROUP.unpack(word) for word in mgmt.groups.got]
+    pages = [PAGE.unpack(word) for word in mgmt.dms.got]
     return {abi.CtxTable.QPC: [(w["qpn"], w["qpc"], w["init_sq"] | w["init_rq"] << 1) for w in qpc],
             abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got,
             abi.CtxTable.SRQC: mgmt.srqc.got, abi.CtxTable.KEY_TABLE: mgmt.keys.got,
             abi.CtxTable.FORGET: [(w["index"], w["pages"] | w["all"] << 1) for w in forgets],
             abi.CtxTable.LINK: mgmt.link.got, abi.CtxTable.GID: mgmt.gids.got,
             abi.CtxTable.GROUP: [(w["index"], w["row"]) for w in groups],
-            abi.CtxTable.DEVICE_MEMORY: mgmt.dms.got}
+            abi.CtxTable.DEVICE_MEMORY: [(w["page"], (w["there"], w["func"])) for w in pages]}
 
 
 async def command(mgmt, table, index, row, flags=0):

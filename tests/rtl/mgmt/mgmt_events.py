@@ -143,7 +143,7 @@ async def function_control(dut):
         assert await mgmt.host_read(func, CONTROL) == value
         await mgmt.host_write(func, 0x08, (1 << 64) - 1, 0x0F)    # STATUS beside it
         await mgmt.host_write(func, 0x08, (1 << 64) - 1, 0xE0)    # other bytes of CONTROL
-        await mgmt.host_write(4 + 4 * n, 0x08, (1 << 64) - 1, 0xF0)
+        await mgmt.host_write(FUNCS + 4 * n, 0x08, (1 << 64) - 1, 0xF0)
         await mgmt.write(fn_reg(func, 12), 1)
         assert not await ev.pop()
     # Function 0 writes without end.

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use hca_cosim::{
-    BuiltSwitch, CableId, CardConfig, CardId, Design, Fabric, Flash, Identity, OpVls, Plug, SimError,
-    Simulation,
+    BuiltSwitch, CableId, CardConfig, CardId, Design, Fabric, Flash, Identity, NUM_FUNCS, OpVls, Plug,
+    SHARING_FUNCS, SimDevice, SimError, Simulation,
 };
 use hca_dev::Device;
 use hca_host::{Fault, PcieParams};
@@ -96,8 +96,10 @@ pub struct RigConfig {
     pub registers: u64,
     /// Completions that each node's CQ holds.
     pub cqe: u32,
-    /// Functions that share the tables of a card, 1 to 4.
+    /// Functions that share the tables of a card.
     pub functions: u8,
+    /// That of the nodes on each card.
+    pub function: u8,
     /// InfiniBand ports wait for a subnet manager.
     pub managed: bool,
     /// Lines that the QPs of a function share; without it each has its own.
@@ -108,10 +110,18 @@ pub struct RigConfig {
 
 impl RigConfig {
     /// No faults, default PCIe. As many switches as `HCA_SWITCHES` says, so that every test can be run through some;
-    /// without it none.
+    /// without it none. The nodes' function is the one that `HCA_FUNCTION` says, which has as many neighbours as there
+    /// can be if it is not one of the first; without it function 0.
     pub fn new(seed: u64, link: LinkKind) -> Self {
         let switches = std::env::var("HCA_SWITCHES").ok();
         let switches = switches.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let function = std::env::var("HCA_FUNCTION").ok();
+        let function = function.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let functions = if function < SHARING_FUNCS {
+            SHARING_FUNCS
+        } else {
+            NUM_FUNCS
+        };
         let (faults, pcie) = (FaultSpec::default(), PcieParams::default());
         Self {
             seed,
@@ -131,7 +141,8 @@ impl RigConfig {
             threads: 1,
             registers: 0,
             cqe: 4096,
-            functions: 4,
+            functions,
+            function,
             managed: false,
             lines: None,
             flash: None,
@@ -180,6 +191,9 @@ pub struct Rig {
     pub second: Option<CableId>,
     /// Their drivers.
     pub nodes: [Node; 2],
+    /// Their function on each card, and how many there are.
+    function: u8,
+    functions: u8,
     /// Stages of the work requests, if the configuration asks for them.
     pub stages: Option<StageLog>,
     timeline: Option<Timeline>,
@@ -364,7 +378,9 @@ impl Rig {
             fabric.run(CHECK_CYCLES);
         }
         let sim = Simulation::new(fabric);
-        let open = |card| -> Result<Node, RigError> { Ok(Node::open(sim.device(card, 0)?, config.cqe)?) };
+        let open = |card| -> Result<Node, RigError> {
+            Ok(Node::open(sim.device(card, config.function)?, config.cqe)?)
+        };
         let nodes = [open(cards[0])?, open(cards[1])?];
         Ok(Self {
             sim,
@@ -374,11 +390,20 @@ impl Rig {
             switches,
             second,
             nodes,
+            function: config.function,
+            functions: config.functions,
             stages,
             timeline,
             waveforms,
             hash: None,
         })
+    }
+
+    /// Another function of a card: so many behind that of the nodes, as if all but the manager lay in a ring.
+    pub fn neighbour(&self, card: usize, step: u8) -> SimDevice {
+        let ring = self.functions.max(2) - 1;
+        let func = 1 + (self.function + ring - 1 + step) % ring;
+        self.sim.device(self.cards[card], func).expect("the card has it")
     }
 
     /// Makes a QP on each card and connects them.

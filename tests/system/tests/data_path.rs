@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use c::*;
-use hca_cosim::{CardConfig, Fabric, Identity, NUM_FUNCS, Server, StopHandle};
+use hca_cosim::{CardConfig, Fabric, Identity, SHARING_FUNCS, Server, StopHandle};
 use hca_link::{CableConfig, LinkKind};
 use hca_verbs::{Context, OpenOptions};
 use hca_vfio_user::VfioUserDevice;
@@ -73,7 +73,7 @@ impl Simulator {
             let cards = [0, 1].map(|index| {
                 let neighbours: Vec<_> = identity(1 - index).neighbours(1).collect();
                 let name = format!("card{index}");
-                let config = CardConfig::with_shares(&name, &[identity(index)], NUM_FUNCS, &neighbours);
+                let config = CardConfig::with_shares(&name, &[identity(index)], SHARING_FUNCS, &neighbours);
                 fabric.add_card(config).unwrap()
             });
             let cable = CableConfig::new("link0", LinkKind::Ethernet);

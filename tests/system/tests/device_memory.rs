@@ -5,6 +5,7 @@ mod common;
 
 use common::{ALL_MTUS, BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
 use hca_abi::{DM_BUS_HIGH, DM_BYTES, DM_PAGE_BYTES};
+use hca_cosim::SHARING_FUNCS;
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Node, RigConfig, Rng, path};
 use hca_verbs::{
@@ -14,7 +15,7 @@ use hca_verbs::{
 const RIGHTS: Access =
     Access::from_bits(LOCAL_AND_REMOTE.bits() | Access::REMOTE_ATOMIC.bits() | Access::ZERO_BASED.bits());
 const REGION_BYTES: u64 = 64 << 10;
-const ALL: usize = DM_BYTES as usize;
+const ALL: usize = DM_BYTES as usize / SHARING_FUNCS as usize;
 
 /// Two nodes; all the device memory of the first one's function is a region.
 struct Rig {
@@ -218,10 +219,7 @@ fn it_is_given_and_taken_back() {
         [LOCAL_AND_REMOTE; 2],
     );
     let node = &pair.rig.nodes[0];
-    assert_eq!(
-        node.context.query_device().unwrap().max_dm_size(),
-        u64::from(DM_BYTES)
-    );
+    assert_eq!(node.context.query_device().unwrap().max_dm_size(), ALL as u64);
     for bad in [0, ALL + 1, usize::MAX] {
         assert_eq!(node.context.alloc_dm(bad).unwrap_err().errno(), 22, "{bad}");
     }
@@ -290,7 +288,7 @@ fn region_at(node: &Node, iova: u64) -> Mr<Dev> {
 fn strangers_reach_nothing() {
     for kind in BOTH_LINKS {
         let mut rig = Rig::new(kind, Mtu::Bytes1024);
-        let dev = rig.pair.rig.sim.device(rig.pair.rig.cards[0], 1).unwrap();
+        let dev = rig.pair.rig.neighbour(0, 1);
         let stranger = Node::open(dev, 64).unwrap();
         let base = u64::from(DM_BUS_HIGH) << 48;
         let pages = u64::from(DM_PAGE_BYTES);

@@ -11,6 +11,7 @@ use hca_abi::{
     AdminOpcode, AdminStatus, CreateQpCmd, DOORBELL_PAGE_OFFSET, ModifyQpCmd, RQ_DOORBELL_OFFSET,
     SQ_DOORBELL_OFFSET, SqDoorbell,
 };
+use hca_cosim::NUM_EQS;
 use hca_dev::{Device, DmaBuf};
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Node, Rig, RigConfig, Rng, path};
@@ -25,9 +26,9 @@ fn pair() -> Pair {
     )
 }
 
-/// Function 1 of card 0.
+/// The next function of card 0.
 fn hostile_node(rig: &Rig) -> Node {
-    Node::open(rig.sim.device(rig.cards[0], 1).unwrap(), 64).unwrap()
+    Node::open(rig.neighbour(0, 1), 64).unwrap()
 }
 
 fn ring_doorbell(dev: &Dev, offset: u32, qpn: u32, producer_index: u32) {
@@ -130,7 +131,7 @@ fn raw_queue(node: &Node) -> RawQueue {
 /// The lowest event queue the card lets us name: the driver does not tell the number of its own.
 fn async_eqn(node: &Node, cmd: &CreateQpCmd) -> u8 {
     let mut cmd = *cmd;
-    let found = (0..32).find(|eqn| {
+    let found = (0..NUM_EQS as u8).find(|eqn| {
         cmd.set_async_eqn(*eqn);
         let made = node.context.function().create_qp(&cmd);
         made.map(|qpn| node.context.function().destroy_qp(qpn).unwrap())
@@ -292,7 +293,7 @@ fn garbage_admin_commands() {
 fn keys_of_another_function() {
     let mut pair = pair();
     let hostile = Rc::new(hostile_node(&pair.rig));
-    let peer = Node::open(pair.rig.sim.device(pair.rig.cards[1], 1).unwrap(), 64).unwrap();
+    let peer = Node::open(pair.rig.neighbour(1, 1), 64).unwrap();
     let mut qps = [
         hostile.create_qp(common::cap(), false).unwrap(),
         peer.create_qp(common::cap(), false).unwrap(),

@@ -130,8 +130,7 @@ fn forged_rows_reach_nobody() {
             4096,
             [LOCAL_AND_REMOTE; 2],
         );
-        let open =
-            |node: usize| Node::open(pair.rig.sim.device(pair.rig.cards[node], 1).unwrap(), 64).unwrap();
+        let open = |node: usize| Node::open(pair.rig.neighbour(node, 1), 64).unwrap();
         let (forger, peer) = (open(0), open(1));
         let landing = peer.alloc(4096).unwrap();
         let target = peer.pd.reg_mr(&landing, LOCAL_AND_REMOTE).unwrap();
@@ -146,9 +145,10 @@ fn forged_rows_reach_nobody() {
             .unwrap();
         assert_eq!(cpl.status(), u8::from(AdminStatus::Ok));
         let victim = pair.memory[0].buf().iova();
+        let [own_func, other_func] = [&forger, &pair.rig.nodes[0]].map(|node| node.context.info().func);
         let sound = |row: &mut Mpt| {
             row.set_valid(true);
-            row.set_func(1);
+            row.set_func(own_func);
             row.set_tag(7);
             row.set_pd(forger.pd.handle());
             row.set_page_shift(DIRECT_PAGE_SHIFT as u8);
@@ -159,7 +159,12 @@ fn forged_rows_reach_nobody() {
         let forgeries: [(&str, Forge<'_>, u64, bool); 8] = [
             ("own memory", &|_| (), own.iova(), true),
             ("a neighbour's memory", &|_| (), victim, false),
-            ("a neighbour's row", &|row| row.set_func(0), own.iova(), false),
+            (
+                "a neighbour's row",
+                &|row| row.set_func(other_func),
+                own.iova(),
+                false,
+            ),
             (
                 "a function that is not there",
                 &|row| row.set_func(200),
@@ -187,7 +192,7 @@ fn forged_rows_reach_nobody() {
             mpt.set_iova(iova);
             forge(&mut mpt);
             table.write_bytes(row * Mpt::BYTES, mpt.as_bytes());
-            let index = 1 << MAX_LOG_KEYS | row as u32;
+            let index = u32::from(own_func) << MAX_LOG_KEYS | row as u32;
             let status = send_from(&pair, [&forger, &peer], &target, index << 8 | 7);
             let expected = if works {
                 WcStatus::Success
@@ -198,7 +203,10 @@ fn forged_rows_reach_nobody() {
         }
         for (what, index) in [
             ("a neighbour's key", pair.mrs[0].lkey() >> 8),
-            ("behind the table", 1 << MAX_LOG_KEYS | 1 << LOG_ROWS),
+            (
+                "behind the table",
+                u32::from(own_func) << MAX_LOG_KEYS | 1 << LOG_ROWS,
+            ),
             ("of no function", 9 << MAX_LOG_KEYS | 1),
         ] {
             let key = index << 8 | 7;
@@ -303,7 +311,7 @@ fn a_function_that_starts_again() {
         );
         let (mut before, mut domain) = (Vec::new(), None);
         for life in 0..3u64 {
-            let mut node = Node::open(pair.rig.sim.device(pair.rig.cards[1], 2).unwrap(), 64).unwrap();
+            let mut node = Node::open(pair.rig.neighbour(1, 2), 64).unwrap();
             // In the same domain as before, or that alone would refuse the old keys.
             while node.pd.handle() != *domain.get_or_insert(node.pd.handle()) {
                 node.pd = node.context.alloc_pd().unwrap();

@@ -250,8 +250,8 @@ fn lost_packets_and_resets() {
 fn slots_are_a_functions_own() {
     let mut pair = pair(&RigConfig::new(4, LinkKind::Ethernet));
     let mut rng = Rng::new(4, "hostile");
-    let hostile = Node::open(pair.rig.sim.device(pair.rig.cards[0], 1).unwrap(), 64).unwrap();
-    let peer = Node::open(pair.rig.sim.device(pair.rig.cards[1], 1).unwrap(), 64).unwrap();
+    let hostile = Node::open(pair.rig.neighbour(0, 1), 64).unwrap();
+    let peer = Node::open(pair.rig.neighbour(1, 1), 64).unwrap();
     let mut own = [&hostile, &peer].map(|node| node.create_qp(QpCap::default(), false).unwrap());
     hca_system_tests::connect(&mut own, &path(Mtu::Bytes1024)).unwrap();
     for round in 0..40 {

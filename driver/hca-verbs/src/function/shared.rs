@@ -18,7 +18,7 @@ use crate::values::wall_clock::WallClock;
 /// Completion events: one per armed CQ, twice if it is armed again before the queue is read.
 const COMP_EQ_LOG_SIZE: u8 = 11;
 const ASYNC_EQ_LOG_SIZE: u8 = 10;
-/// Completion vectors of a context. A card has 32 event queues for its four functions; each has one more, for
+/// Completion vectors of a context. A card has eight event queues for each function at least; one of them is for
 /// asynchronous events.
 const COMP_VECTORS_MAX: u16 = 4;
 

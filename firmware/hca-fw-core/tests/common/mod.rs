@@ -10,6 +10,7 @@ use hca_abi::{
     QueryDeviceResult, RegMrCmd, ResizeCqCmd, SetKeyTableCmd, access, qp_attr,
 };
 use hca_dev::{Device, DmaBuf};
+use hca_fw_core::{NUM_CQS, NUM_EQS, NUM_PDS, NUM_QPS, Quotas, SHARING_FUNCS};
 use hca_lone::LoneCard;
 use hca_regs as reg;
 
@@ -44,7 +45,8 @@ pub struct Made {
 
 pub struct Client {
     dev: LoneCard,
-    func: u32,
+    func: u8,
+    quotas: Quotas,
     commands: DmaBuf,
     completions: DmaBuf,
     ring: DmaBuf,
@@ -58,11 +60,17 @@ pub struct Client {
 impl Client {
     /// Function `func` of the card, reset and enabled.
     pub fn open(dev: &LoneCard, func: u8) -> Self {
+        Self::open_of(dev, func, SHARING_FUNCS.into())
+    }
+
+    /// The same of a card whose tables are divided so.
+    pub fn open_of(dev: &LoneCard, func: u8, quotas: Quotas) -> Self {
         let dev = dev.function(func);
         let alloc = |bytes| dev.alloc_dma(bytes).unwrap();
         let ring_bytes = AdminCmd::BYTES << LOG_SIZE;
         let mut client = Self {
-            func: func.into(),
+            func,
+            quotas,
             commands: alloc(ring_bytes),
             completions: alloc(ring_bytes),
             ring: alloc(RING_BYTES),
@@ -96,6 +104,10 @@ impl Client {
         dev.settle();
         client.set_key_table(client.keys.iova(), LOG_KEYS).unwrap();
         client
+    }
+
+    pub fn func(&self) -> u8 {
+        self.func
     }
 
     pub fn set_key_table(&mut self, base: u64, log_size: u8) -> Result<AdminCpl, AdminStatus> {
@@ -205,7 +217,7 @@ impl Client {
         self.make(AdminOpcode::AllocPd, &[]).unwrap()
     }
 
-    fn create_eq(&mut self) -> Result<u32, AdminStatus> {
+    pub fn create_eq(&mut self) -> Result<u32, AdminStatus> {
         let mut cmd = CreateEqCmd::new();
         cmd.set_base(self.ring.iova());
         cmd.set_log_size(QUEUE_LOG_SIZE);
@@ -383,7 +395,7 @@ impl Client {
         assert_eq!(self.create_eq(), none);
         // Queues and domains that are the function's own.
         let first = |client: &Self, table| client.share(table).start;
-        let (pd, cqn) = (256 * self.func + 1, first(self, CtxTable::Cqc));
+        let (pd, cqn) = (self.part_of(NUM_PDS).start + 1, first(self, CtxTable::Cqc));
         let eqn = first(self, CtxTable::Eqc);
         assert_eq!(self.create_cq(eqn), none);
         let made = Made {
@@ -398,12 +410,18 @@ impl Client {
 
     /// The function's numbers of a table.
     fn share(&self, table: CtxTable) -> Range<u32> {
-        let each = match table {
-            CtxTable::Eqc => 8,
-            CtxTable::KeyTable => 1,
-            _ => 256,
-        };
-        each * self.func..each * (self.func + 1)
+        match table {
+            CtxTable::KeyTable => u32::from(self.func)..u32::from(self.func) + 1,
+            CtxTable::Eqc => self.part_of(NUM_EQS),
+            CtxTable::Cqc => self.part_of(NUM_CQS),
+            _ => self.part_of(NUM_QPS),
+        }
+    }
+
+    /// The function's part of so many.
+    fn part_of(&self, all: usize) -> Range<u32> {
+        let (own, each) = (self.quotas.of(self.func), all as u32 / self.quotas.parts());
+        own.start * each..own.end * each
     }
 
     /// Rows of the function that hardware takes for valid.

@@ -83,7 +83,7 @@ module hca_regs (
             logic time_hi;
             logic clock_hz;
             logic func_info;
-        } func[4];
+        } func[16];
         struct {
             logic ev_status;
             logic ev_w0;
@@ -128,7 +128,7 @@ module hca_regs (
                 logic admin_status;
                 logic admin_producer;
                 logic reset_done;
-            } fn[4];
+            } fn[16];
             struct {
                 logic ctrl;
                 logic status;
@@ -162,7 +162,7 @@ module hca_regs (
         is_external = '0;
         is_valid_addr = '1; // No valid address check
         is_valid_rw = '1; // No valid RW check
-        for(int i0=0; i0<4; i0++) begin
+        for(int i0=0; i0<16; i0++) begin
             decoded_reg_strb.func[i0].id = cpuif_req_masked & (cpuif_addr == 18'h0 + (18)'(i0) * 18'h1000) & !cpuif_req_is_wr;
             decoded_reg_strb.func[i0].abi_version = cpuif_req_masked & (cpuif_addr == 18'h4 + (18)'(i0) * 18'h1000) & !cpuif_req_is_wr;
             decoded_reg_strb.func[i0].status = cpuif_req_masked & (cpuif_addr == 18'h8 + (18)'(i0) * 18'h1000) & !cpuif_req_is_wr;
@@ -221,7 +221,7 @@ module hca_regs (
         decoded_reg_strb.mgmt.ctx_data = cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_valid_rw |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
-        for(int i0=0; i0<4; i0++) begin
+        for(int i0=0; i0<16; i0++) begin
             decoded_reg_strb.mgmt.fn[i0].status = cpuif_req_masked & (cpuif_addr == 18'h10200 + (18)'(i0) * 18'h10);
             decoded_reg_strb.mgmt.fn[i0].admin_status = cpuif_req_masked & (cpuif_addr == 18'h10204 + (18)'(i0) * 18'h10);
             decoded_reg_strb.mgmt.fn[i0].admin_producer = cpuif_req_masked & (cpuif_addr == 18'h10208 + (18)'(i0) * 18'h10) & !cpuif_req_is_wr;
@@ -320,7 +320,7 @@ module hca_regs (
                     logic load_next;
                 } value;
             } admin_log_size;
-        } func[4];
+        } func[16];
         struct {
             struct {
                 struct {
@@ -507,7 +507,7 @@ module hca_regs (
                         logic load_next;
                     } go;
                 } reset_done;
-            } fn[4];
+            } fn[16];
             struct {
                 struct {
                     struct {
@@ -593,7 +593,7 @@ module hca_regs (
                     logic [3:0] value;
                 } value;
             } admin_log_size;
-        } func[4];
+        } func[16];
         struct {
             struct {
                 struct {
@@ -746,7 +746,7 @@ module hca_regs (
                         logic value;
                     } go;
                 } reset_done;
-            } fn[4];
+            } fn[16];
             struct {
                 struct {
                     struct {
@@ -789,7 +789,7 @@ module hca_regs (
     } field_storage_t;
     field_storage_t field_storage;
 
-    for(genvar i0=0; i0<4; i0++) begin
+    for(genvar i0=0; i0<16; i0++) begin
         // Field: hca_regs.func[].control.enable
         always_comb begin
             automatic logic [0:0] next_c;
@@ -1637,7 +1637,7 @@ module hca_regs (
     assign hwif_out.mgmt.ctx_data.req_is_wr = decoded_req_is_wr;
     assign hwif_out.mgmt.ctx_data.wr_data = decoded_wr_data;
     assign hwif_out.mgmt.ctx_data.wr_biten = decoded_wr_biten;
-    for(genvar i0=0; i0<4; i0++) begin
+    for(genvar i0=0; i0<16; i0++) begin
         // Field: hca_regs.mgmt.fn[].status.ready
         always_comb begin
             automatic logic [0:0] next_c;
@@ -2058,7 +2058,7 @@ module hca_regs (
     always_comb begin
         automatic logic [31:0] readback_data_var;
         readback_data_var = '0;
-        for(int i0=0; i0<4; i0++) begin
+        for(int i0=0; i0<16; i0++) begin
             if(rd_mux_addr == 18'h0 + (18)'(i0) * 18'h1000) begin
                 readback_data_var[31:0] = 32'h48434131;
             end
@@ -2214,7 +2214,7 @@ module hca_regs (
         if((rd_mux_addr >= 18'h10100) && (rd_mux_addr <= 18'h10100 + 18'hff)) begin
             readback_data_var = hwif_in.mgmt.ctx_data.rd_data;
         end
-        for(int i0=0; i0<4; i0++) begin
+        for(int i0=0; i0<16; i0++) begin
             if(rd_mux_addr == 18'h10200 + (18)'(i0) * 18'h10) begin
                 readback_data_var[0] = field_storage.mgmt.fn[i0].status.ready.value;
                 readback_data_var[1] = field_storage.mgmt.fn[i0].status.fatal.value;

@@ -324,7 +324,7 @@ package hca_regs_pkg;
         hca_regs__mgmt__link_data__in_t link_data;
         hca_regs__mgmt__mad_status__in_t mad_status;
         hca_regs__mgmt__ctx_data__in_t ctx_data;
-        hca_regs__mgmt__fnx__in_t fn[4];
+        hca_regs__mgmt__fnx__in_t fn[16];
         hca_regs__mgmt__portx__in_t port[2];
     } hca_regs__mgmt__in_t;
 
@@ -347,7 +347,7 @@ package hca_regs_pkg;
     } hca_regs__mailbox__in_t;
 
     typedef struct {
-        hca_regs__funcx__in_t func[4];
+        hca_regs__funcx__in_t func[16];
         hca_regs__mgmt__in_t mgmt;
         hca_regs__counters__in_t counters;
         hca_regs__mad__in_t mad;
@@ -742,7 +742,7 @@ package hca_regs_pkg;
         hca_regs__mgmt__mad_rx__out_t mad_rx;
         hca_regs__mgmt__mad_tx__out_t mad_tx;
         hca_regs__mgmt__ctx_data__out_t ctx_data;
-        hca_regs__mgmt__fnx__out_t fn[4];
+        hca_regs__mgmt__fnx__out_t fn[16];
         hca_regs__mgmt__portx__out_t port[2];
     } hca_regs__mgmt__out_t;
 
@@ -771,7 +771,7 @@ package hca_regs_pkg;
     } hca_regs__mailbox__out_t;
 
     typedef struct {
-        hca_regs__funcx__out_t func[4];
+        hca_regs__funcx__out_t func[16];
         hca_regs__mgmt__out_t mgmt;
         hca_regs__counters__out_t counters;
         hca_regs__mad__out_t mad;

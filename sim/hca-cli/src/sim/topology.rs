@@ -35,8 +35,8 @@ pub struct Topology {
     /// Ports of each card [default: as many as --link names]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=CARD_PORTS_MAX.into()))]
     pub ports: Option<u8>,
-    /// Functions of each card, 1 to 4, that are served: its queues, keys and domains are divided among them, so that
-    /// with 1 a program has all of them [default: that of the file, or 4]
+    /// Functions of each card that are served: its queues, keys and domains are divided among them, so that with 1 a
+    /// program has all of them, and with 16 each has 62 QPs [default: that of the file, or 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=CARD_FUNCTIONS_MAX.into()))]
     pub functions: Option<u8>,
     /// Personality of the ports, ib,eth for one of each; the last counts for all further ones
@@ -169,7 +169,9 @@ impl Topology {
         };
         for card in &mut plan.cards {
             card.pcie = self.pcie.over(&card.pcie);
-            card.functions = self.functions.unwrap_or(card.functions);
+            if let Some(functions) = self.functions {
+                card.share_among(functions);
+            }
         }
         if self.sm != Manager::Simulator {
             plan.wait_for_manager();

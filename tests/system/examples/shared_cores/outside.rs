@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use hca_cosim::{CardConfig, Fabric, Identity, NUM_FUNCS, Server};
+use hca_cosim::{CardConfig, Fabric, Identity, SHARING_FUNCS, Server};
 use hca_link::{CableConfig, LinkKind};
 
 use crate::{Run, Traffic, processor_seconds};
@@ -20,7 +20,7 @@ fn server(folder: &Path) -> Server {
     let cards = [0, 1].map(|index| {
         let neighbours: Vec<_> = identity(1 - index).neighbours(1).collect();
         let name = format!("card{index}");
-        let config = CardConfig::with_shares(&name, &[identity(index)], NUM_FUNCS, &neighbours);
+        let config = CardConfig::with_shares(&name, &[identity(index)], SHARING_FUNCS, &neighbours);
         fabric.add_card(config).expect("a card")
     });
     let cable = CableConfig::new("link0", LinkKind::Ethernet);

@@ -1,5 +1,6 @@
 //! Process mode: clients in processes of their own, one for each function (D15). They come and go, also by SIGKILL.
 
+mod functions;
 mod fuzz;
 mod hostile;
 mod leftovers;

@@ -1,6 +1,6 @@
 //! Two cards in a thread, and clients of them in processes.
 
-use hca_cosim::{CardConfig, Fabric, NUM_FUNCS, Server, ServerStatus, StopHandle};
+use hca_cosim::{CardConfig, Fabric, SHARING_FUNCS, Server, ServerStatus, StopHandle};
 use hca_link::{CableConfig, LinkKind};
 use hca_system_tests::identity;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -30,6 +30,15 @@ impl Simulator {
 
     /// A server with other settings.
     pub fn start_with(link: LinkKind, set_up: impl FnOnce(&mut Server) + Send + 'static) -> Self {
+        Self::start_of(link, SHARING_FUNCS, set_up)
+    }
+
+    /// The same of cards with so many functions.
+    pub fn start_of(
+        link: LinkKind,
+        functions: u8,
+        set_up: impl FnOnce(&mut Server) + Send + 'static,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
         let (sender, receiver) = channel();
@@ -38,7 +47,12 @@ impl Simulator {
             let cards = [0, 1].map(|index| {
                 let name = format!("card{index}");
                 fabric
-                    .add_card(CardConfig::core(&name, identity(index, link)))
+                    .add_card(CardConfig::with_shares(
+                        &name,
+                        &[identity(index, link)],
+                        functions,
+                        &[],
+                    ))
                     .unwrap()
             });
             fabric
@@ -47,7 +61,7 @@ impl Simulator {
             let mut server = Server::new(fabric);
             set_up(&mut server);
             for (index, card) in cards.into_iter().enumerate() {
-                for func in 0..NUM_FUNCS {
+                for func in 0..functions {
                     server
                         .serve(card, func, &path.join(format!("card{index}.{func}")))
                         .unwrap();
@@ -55,7 +69,7 @@ impl Simulator {
             }
             sender.send((server.stop_handle(), server.status())).unwrap();
             server.run();
-            check_all_is_home(&mut server);
+            check_all_is_home(&mut server, functions);
         });
         let (stop, status) = receiver.recv().unwrap();
         Self {
@@ -119,7 +133,7 @@ impl Simulator {
 }
 
 /// No client is left: no memory of theirs is mapped, and no read of it is under way.
-fn check_all_is_home(server: &mut Server) {
+fn check_all_is_home(server: &mut Server, functions: u8) {
     let fabric = server.fabric();
     fabric.run(1_000_000);
     assert!(
@@ -132,7 +146,7 @@ fn check_all_is_home(server: &mut Server) {
         let card = fabric.card_mut(card);
         assert_eq!(card.pcie().tags_used(), 0, "{}", card.name());
         assert_eq!(card.violations(), &[] as &[String]);
-        for func in 0..NUM_FUNCS {
+        for func in 0..functions {
             assert!(
                 card.host().function(func).unwrap().is_empty(),
                 "function {func} has mappings"
