@@ -209,9 +209,11 @@ impl Qp {
 
     /// What was any packet becomes the next `count` of those, of which the last one leaves now. False: none are made.
     pub fn put_middles(&mut self, now: u64, count: u32, world: &mut dyn World, packet: &mut Packet) -> bool {
+        let made = self
+            .requester
+            .put_middles(now, count, &self.config, world, packet);
         packet.mig_req = self.has_no_other_path();
-        self.requester
-            .put_middles(now, count, &self.config, world, packet)
+        made
     }
 
     /// False: there is no packet that may leave now, and none will before something happens.
