@@ -8,8 +8,9 @@ use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 use hca_vsim::DATA_VLS;
 
-use crate::card::{Card, CardConfig, Look};
+use crate::card::{Card, Look};
 use crate::circuit::Circuit;
+use crate::config::CardConfig;
 use crate::crew::Crew;
 use crate::design::Design;
 use crate::outside::{Outside, OutsideId};

@@ -29,6 +29,7 @@ mod build;
 mod card;
 mod choice;
 mod circuit;
+mod config;
 mod containment;
 mod core_firmware;
 mod crew;
@@ -54,7 +55,8 @@ mod waveform;
 mod wire;
 
 pub use build::{Built, BuiltSwitch, identities};
-pub use card::{Card, CardConfig, CardCounters, CardFirmware};
+pub use card::{Card, CardCounters};
+pub use config::{CardConfig, CardFirmware};
 pub use core_firmware::{Board, ProcessorCounters};
 pub use design::Design;
 pub use device::{SimDevice, Simulation};
