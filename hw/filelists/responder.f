@@ -35,5 +35,7 @@ hw/rtl/responder/hca_timers.sv
 hw/rtl/responder/hca_resp_jobs.sv
 hw/rtl/responder/hca_resp_list.sv
 hw/rtl/responder/hca_resp_pace.sv
+hw/rtl/responder/hca_resp_span.sv
+hw/rtl/responder/hca_resp_turns.sv
 hw/rtl/responder/hca_resp_sched.sv
 hw/rtl/responder/hca_sent.sv

@@ -17,10 +17,9 @@ module hca_resp_list
   import hca_pkg::*, hca_rx_pkg::*;
 (
   input  resp_list_t           list_i,
-  input  logic [2:0]           path_mtu_i,
   // A job comes.
   input  logic [23:0]          psn_i,
-  input  logic [31:0]          len_bytes_i,
+  input  logic [23:0]          last_psn_i,
   input  logic                 more_i,      // who has a job may take a further place
   input  logic [JobPlaceW-1:0] new_i,       // the place that it gets
   input  logic                 aside_i,     // selective, and it has come before
@@ -31,33 +30,35 @@ module hca_resp_list
   output logic [JobPlaceW-1:0] to_o,
   output logic                 relink_o,    // and behind the new one is main_head
   output resp_list_t           with_o,
-  // A packet of the first one leaves.
+  // A packet of the first one, which has these PSNs, leaves. Where main goes on inside it (goes_on_o) the list says
+  // so only when it has been resumed.
+  input  logic [23:0]          job_psn_i,
+  input  logic [23:0]          job_last_psn_i,
   input  logic [23:0]          sent_psn_i,
-  input  logic [31:0]          off_i,       // bytes of the job before that packet
-  input  logic [31:0]          left_i,      // from it on
   input  logic                 is_last_i,
   input  logic [JobPlaceW-1:0] next_i,      // the place behind it
-  output resp_list_t           sent_o
+  output resp_list_t           sent_o,
+  output logic                 goes_on_o,
+  output resp_list_t           resumed_o
 );
 
-  logic [23:0] last_psn, head_psn;
-  logic        full, empty, begun, newer, unsent, between, to_main, goes_on, alone, back;
+  logic [23:0] head_psn;
+  logic        full, empty, begun, newer, unsent, between, to_main, alone, back;
 
-  assign last_psn  = psn_i + ((len_bytes_i == '0) ? '0 : 24'((len_bytes_i - 32'd1) >> mtu_shift(path_mtu_i)));
   assign empty     = list_i.count == '0;
   assign full      = list_i.count == JobCountW'(MaxDestRdAtomic) || (!empty && !more_i);
-  assign begun     = list_i.off != '0 || goes_on;
-  assign goes_on   = list_i.midway && !list_i.replaying;        // the first job, at at_psn
+  assign begun     = list_i.partly || goes_on_o;
+  assign goes_on_o = list_i.midway && !list_i.replaying;        // the first job, at at_psn
   assign alone     = list_i.tail == list_i.replay_tail;         // replaying: main is empty
-  assign head_psn  = list_i.at_psn - 24'(list_i.off >> mtu_shift(path_mtu_i));
+  assign head_psn  = list_i.partly ? list_i.head_psn : list_i.at_psn;
   assign newer     = empty ? !aside_i : !psn_ge(list_i.newest_psn, psn_i);
   assign to_main   = list_i.replaying && !psn_ge(psn_i, list_i.main_psn);
   always_comb begin
     if (aside_i) begin
       unsent    = !empty && psn_ge(psn_i, list_i.at_psn) && (!to_main || psn_ge(list_i.replay_psn, psn_i));
       back      = !newer && !unsent && list_i.midway
-                  && psn_ge(last_psn, list_i.replaying ? list_i.main_psn : list_i.at_psn);
-      replace_o = !newer && !unsent && list_i.off != '0 && psn_ge(psn_i, head_psn) && psn_ge(last_psn, list_i.last_psn);
+                  && psn_ge(last_psn_i, list_i.replaying ? list_i.main_psn : list_i.at_psn);
+      replace_o = !newer && !unsent && list_i.partly && psn_ge(psn_i, head_psn) && psn_ge(last_psn_i, list_i.last_psn);
       between   = to_main && !unsent;
     end else begin
       unsent    = psn_ge(psn_i, list_i.at_psn);
@@ -76,7 +77,7 @@ module hca_resp_list
   always_comb begin
     with_o = list_i;
     if (replace_o) begin
-      with_o.off    = '0;
+      with_o.partly = 1'b0;
       with_o.at_psn = psn_i;
     end else if (back && list_i.replaying) begin
       with_o.main_psn = psn_i;
@@ -87,13 +88,13 @@ module hca_resp_list
       with_o.count = list_i.count + 1'b1;
       if (newer) begin
         with_o.tail       = new_i;
-        with_o.newest_psn = last_psn;
+        with_o.newest_psn = last_psn_i;
         if (empty) {with_o.head, with_o.at_psn} = {new_i, psn_i};
         if (list_i.replaying && alone) with_o.main_head = new_i;
       end else begin
         with_o.replaying   = 1'b1;
         with_o.replay_tail = new_i;
-        with_o.replay_psn  = last_psn;
+        with_o.replay_psn  = last_psn_i;
         if (empty || (between && alone)) with_o.tail = new_i;
         if (!between) begin
           with_o.head      = new_i;
@@ -101,27 +102,37 @@ module hca_resp_list
           with_o.main_psn  = (begun && !aside_i) ? head_psn : list_i.at_psn;
           with_o.midway    = begun && aside_i;
           with_o.at_psn    = psn_i;
-          with_o.off       = '0;
+          with_o.partly    = 1'b0;
         end
       end
     end
   end
 
   always_comb begin
-    sent_o        = list_i;
-    sent_o.at_psn = sent_psn_i + 24'd1;
-    sent_o.last_psn = sent_psn_i + ((left_i == '0) ? '0 : 24'((left_i - 32'd1) >> mtu_shift(path_mtu_i)));
-    sent_o.off    = off_i + 32'(mtu_bytes(path_mtu_i));
-    sent_o.midway = list_i.midway && list_i.replaying;
+    sent_o          = list_i;
+    sent_o.partly   = 1'b1;
+    sent_o.ends     = sent_psn_i == job_last_psn_i - 24'd1;
+    sent_o.at_psn   = sent_psn_i + 24'd1;
+    sent_o.head_psn = job_psn_i;
+    sent_o.last_psn = job_last_psn_i;
     if (is_last_i) begin
-      sent_o.off   = '0;
-      sent_o.count = list_i.count - 1'b1;
-      sent_o.head  = next_i;
+      sent_o.partly = 1'b0;
+      sent_o.count  = list_i.count - 1'b1;
+      sent_o.head   = next_i;
       if (list_i.replaying && list_i.head == list_i.replay_tail) begin
         sent_o.replaying = 1'b0;
         sent_o.at_psn    = list_i.main_psn;
       end
     end
+  end
+
+  always_comb begin
+    resumed_o          = list_i;
+    resumed_o.midway   = 1'b0;
+    resumed_o.partly   = list_i.at_psn != job_psn_i;
+    resumed_o.ends     = list_i.at_psn == job_last_psn_i;
+    resumed_o.head_psn = job_psn_i;
+    resumed_o.last_psn = job_last_psn_i;
   end
 
 endmodule

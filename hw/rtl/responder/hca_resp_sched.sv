@@ -49,8 +49,8 @@ module hca_resp_sched
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
   // StBlock, StFind: is an atomic's result here? StGone: one job less. StLink: the second link of a new one.
-  // StPace: may the QP send already?
-  typedef enum logic [2:0] {StPick, StBlock, StFind, StRow, StPace, StRead, StGone, StLink} state_e;
+  // StPace: may the QP send already? StResume: where does its job go on?
+  typedef enum logic [3:0] {StPick, StBlock, StFind, StRow, StPace, StRead, StGone, StLink, StResume} state_e;
 
   // State of a QP. `last_seq`: of the newest READ packet, if any.
   typedef struct packed {
@@ -58,7 +58,6 @@ module hca_resp_sched
     logic [QueueW-1:0] waits_in;    // where it waits
     resp_list_t        jobs;
     logic              ack;
-    logic              nak;
     logic [23:0]       ack_psn;
     logic [7:0]        ack_syndrome;
     logic [23:0]       ack_msn;
@@ -70,12 +69,13 @@ module hca_resp_sched
     logic [23:0] psn;
     logic [63:0] va;
     logic [31:0] rkey;
-    logic [31:0] len_bytes;
+    logic [23:0] last_psn;
+    logic        only;       // one packet
+    logic [12:0] tail;       // bytes of the last packet
     logic [23:0] msn;
     logic [4:0]  credits;    // code
-    logic        atomic;     // its answer is va
-    logic        stores;     // ATOMIC WRITE, FLUSH: its answer is a READ response without data
-    logic        failed;     // or it has none
+    logic        atomic;     // its answer is va; of an ATOMIC WRITE or a FLUSH it is a READ response without data
+    logic        failed;     // it has none
   } job_t;
 
   typedef struct packed {
@@ -84,24 +84,26 @@ module hca_resp_sched
     logic [23:0] pd;
     qp_gen_t     gen;
     logic [2:0]  path_mtu;
-    tx_path_t    path;
+    logic [LaneW-1:0]      lane;
+    logic [RateGroupW-1:0] group;
+    logic [23:0]           interval;
+    logic [6:0]            ack_bytes;  // on the wire, without payload
   } ctx_t;
 
   state_e         state_q;
   ev_e            ev_q;
   logic           scrub_q, init_q;
-  logic [QpW-1:0] scrub_qpn_q, qpn_q, qpn_a, pop_qpn;
+  logic [QpW-1:0] scrub_qpn_q, qpn_q, qpn_a, turn_qpn;
   rsp_job_t       rsp_q;
   ctx_t           ctx_q, ctx;
   row_t           row, row_new;
-  logic           paces, go, hold, late, due, due_valid;
+  logic           paces, go, hold, late, due_valid, due_ready, turn;
   logic [QpW-1:0] due_qpn;
   job_t           job, job_new;
   logic [2:0]     req, grant;
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
-  logic           take, push, pop, sort, row_we;
-  logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort;
-  logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
+  logic           take, push, row_we;
+  logic [Queues-1:0] resort;
   logic           txp_free, seg_free, ack_free;
   logic           found, found_q, lost;  // lost: it comes again, and is too old to be here
   logic [63:0]    result;
@@ -110,15 +112,13 @@ module hca_resp_sched
   assign req[EvJob]  = rsp_valid_i;
   assign req[EvQpc]  = qpc_wr_valid_i;
   // Jobs go first, three for a turn at most: what waits meanwhile is answered by one acknowledge.
-  assign req[EvTurn] = (sort || due_valid || (queue_ready != '0)) && ((txp_free && seg_free) || ack_free)
+  assign req[EvTurn] = turn && ((txp_free && seg_free) || ack_free)
                        && (!rsp_valid_i || (&jobs_q));
   assign take        = state_q == StPick && !scrub_q && req != '0;
 
   assign rsp_ready_o    = take && grant[EvJob];
   assign qpc_wr_ready_o = take && grant[EvQpc];
-  assign qpn_a          = grant[EvJob] ? rsp_i.qpn : grant[EvQpc] ? qpc_wr_i.qpn : due ? due_qpn : pop_qpn;
-  assign due            = due_valid && !sort;
-  assign pop            = take && grant[EvTurn] && !due;
+  assign qpn_a          = grant[EvJob] ? rsp_i.qpn : grant[EvQpc] ? qpc_wr_i.qpn : turn_qpn;
 
   hca_rr_arb #(.N(3)) u_events (
     .clk_i, .rst_i,
@@ -128,17 +128,8 @@ module hca_resp_sched
     .idx_o    (grant_idx)
   );
 
-  // The SLs and groups that may send have turns in turn.
-  assign queue_ready = queue_valid & {rate_open_i, sl_open_i};
-  assign pop_queue   = sort ? sort_queue : queue_idx;
-
-  hca_rr_arb #(.N(Queues)) u_queue (
-    .clk_i, .rst_i,
-    .req_i    (queue_ready),
-    .advance_i(pop && !sort),
-    .grant_o  (queue_grant),
-    .idx_o    (queue_idx)
-  );
+  tx_path_t path;
+  assign path = tx_path_of(qpc_wr_i.qpc, ib_i);
 
   always_ff @(posedge clk_i) begin
     if (take) begin
@@ -152,58 +143,77 @@ module hca_resp_sched
       ctx_q.func     <= qpc_wr_i.qpc.func;
       ctx_q.pd       <= qpc_wr_i.qpc.pd;
       ctx_q.gen      <= qpc_wr_i.qpc.qpn[23:QpW];
-      ctx_q.path     <= tx_path_of(qpc_wr_i.qpc, ib_i);
+      ctx_q.lane      <= path.sl;
+      ctx_q.group     <= path.group;
+      ctx_q.interval  <= path.interval;
+      ctx_q.ack_bytes <= path.overhead + 7'(AethBytes);
       ctx_q.path_mtu <= (qpc_wr_i.qpc.path_mtu > MtuBytes4096) ? MtuBytes4096 : qpc_wr_i.qpc.path_mtu;
     end
   end
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
-  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, last_word, stale;
-  logic        more_jobs, add, replace, link, relink, free_list, flush;
-  resp_list_t  jobs_with, jobs_sent;
+  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, was_nak, job_row, last_word, stale;
+  logic        more_jobs, add, replace, link, relink, free_list, flush, goes_on;
+  resp_list_t  jobs_with, jobs_sent, jobs_resumed;
+  logic        rsp_only;
+  logic [23:0] rsp_last_psn;
+  logic [12:0] rsp_tail;
   logic [JobPlaceW-1:0] new_place, next_place, from, to, new_place_q;
-  logic [15:0] seq_q;  // of the newest READ packet of the card
+  logic [15:0] seq_q;         // of the newest READ packet of the card
+  logic [15:0] under_way_q;   // READ packets that had not passed; nothing is made in the cycle before StRow
 
-  assign open       = sl_open_i[ctx.path.sl] && (ctx.path.group == '0 || rate_open_i[ctx.path.group]);
+  assign open       = sl_open_i[ctx.lane] && (ctx.group == '0 || rate_open_i[ctx.group]);
   // A NAK that has itself moved the QP to ERR still goes out, behind the READs that came before it.
   assign last_word  = ctx.state == QpsErr && row.ack && row.ack_syndrome[6:5] == 2'b11
                       && !(row.ack_syndrome inside {NakPsnSequence, NakSelective});
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe} || last_word;
-  assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
   // Of a FLUSH there is no result to keep: one that comes again is answered, however old it is.
   assign flush      = rsp_q.cas && rsp_q.stores;
   assign lost       = rsp_q.again && !found_q && !flush;
   // A NAK acknowledges everything before its PSN, so a repeated request's ACK says nothing new. Only an ACK of that
   // PSN makes the NAK void: the packet has come again.
-  assign stale      = row.ack && row.nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
+  assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
+  assign was_nak    = row.ack_syndrome[6:5] != 2'b00;
+  assign stale      = row.ack && was_nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
   assign store_job  = job_row && !lost && (add || replace);
   assign start_read = alive && open && row.jobs.count != '0 && txp_free && seg_free;
+
+  hca_resp_span u_span (
+    .clk_i, .take_i(rsp_ready_o), .rsp_i, .path_mtu_i(ctx.path_mtu), .last_psn_o(rsp_last_psn), .only_o(rsp_only),
+    .tail_o(rsp_tail)
+  );
+
   always_comb begin
-    job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, len_bytes: rsp_q.len_bytes,
-                msn: rsp_q.msn, credits: rsp_q.syndrome[4:0], atomic: rsp_q.atomic, stores: rsp_q.stores,
-                failed: rsp_q.atomic && is_nak};
-    if (rsp_q.atomic) {job_new.rkey, job_new.len_bytes} = '0;
+    job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, last_psn: rsp_last_psn,
+                only: rsp_only, tail: rsp_tail, msn: rsp_q.msn, credits: rsp_q.syndrome[4:0],
+                atomic: rsp_q.atomic && !rsp_q.stores && !is_nak, failed: rsp_q.atomic && is_nak};
+    if (rsp_q.atomic) job_new.rkey = '0;
   end
 
   // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
-  assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= 16'(seq_q - resp_done_seq_i);
+  assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= under_way_q;
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
                       && alive && row.jobs.count == '0 && passed;
 
   // ---- StRead: one packet of the head job ----------------------------------------------------------------
-  logic        is_first, is_last, send_read;
-  logic [31:0] left, mtu, off;   // off: bytes of the job before the packet
-  logic [12:0] bytes;
+  logic        is_last, send_read;
+  logic [23:0] read_psn;
+  logic [12:0] bytes, wire_bytes;
+  logic [6:0]  rest;
+  logic [31:0] off;   // bytes of the job before the packet
+  logic        unused_carry;
 
   assign send_read = state_q == StRead;
-  assign mtu       = 32'(mtu_bytes(ctx.path_mtu));
-  assign off       = (row.jobs.midway && !row.jobs.replaying)
-                     ? 32'(24'(row.jobs.at_psn - job.psn)) << mtu_shift(ctx.path_mtu) : row.jobs.off;
-  assign left      = job.len_bytes - off;
-  assign is_first  = off == '0;
-  assign is_last   = left <= mtu;
-  assign bytes     = is_last ? left[12:0] : mtu[12:0];
+  assign read_psn  = row.jobs.partly ? row.jobs.at_psn : job.psn;
+  assign is_last   = row.jobs.partly ? row.jobs.ends : job.only;
+  assign off       = row.jobs.partly ? 32'(24'(row.jobs.at_psn - row.jobs.head_psn)) << mtu_shift(ctx.path_mtu) : '0;
+  assign bytes     = is_last ? job.tail : mtu_bytes(ctx.path_mtu);
+  // The payload, up to four bytes, and the rest: one addition with a carry. Only answers of atomics have no payload
+  // and more than an AETH.
+  assign rest      = ctx.ack_bytes + (job.atomic ? 7'(AtomicAckEthBytes) : '0);
+  assign {wire_bytes[12:2], unused_carry} = {bytes[12:2], 1'b1} + {6'd0, rest[6:2], bytes[1:0] != 2'b00};
+  assign wire_bytes[1:0] = rest[1:0];
 
   always_comb begin
     row_new   = row;
@@ -215,7 +225,6 @@ module hca_resp_sched
       row_new.queued = 1'b1;
       if (!rsp_q.read && !stale) begin
         row_new.ack          = 1'b1;
-        row_new.nak          = is_nak;
         row_new.ack_psn      = rsp_q.psn;
         row_new.ack_syndrome = rsp_q.syndrome;
         row_new.ack_msn      = rsp_q.msn;
@@ -223,7 +232,7 @@ module hca_resp_sched
       if (rsp_q.read) begin
         if (!lost) row_new.jobs = jobs_with;
         // The READ response acknowledges everything before it.
-        if (!lost && !row.nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
+        if (!lost && !was_nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
       end
     end
     if (state_q == StRow && ev_q == EvQpc && init_q) begin
@@ -232,7 +241,7 @@ module hca_resp_sched
       row_new.ack  = 1'b0;
       row_new.sent = 1'b0;
     end
-    if (state_q == StRow && ev_q == EvTurn && !start_read) begin
+    if (state_q == StRow && ev_q == EvTurn) begin
       row_we = 1'b1;
       if (!alive) begin
         row_new.jobs = '0;
@@ -242,30 +251,35 @@ module hca_resp_sched
         row_new.ack  = 1'b0;
         row_new.sent = 1'b0;
       end
-      row_new.queued = row_new.jobs.count != '0 || row_new.ack;
-      push           = row_new.queued;
+      row_new.queued = alive && (row.jobs.count != '0 || (row.ack && !send_ack));
+      push           = row_new.queued && !start_read;
     end
     if (send_read) begin
       row_we           = 1'b1;
       row_new.jobs     = jobs_sent;
       row_new.sent     = 1'b1;
       row_new.last_seq = seq_q + 16'd1;
-      row_new.queued   = row_new.jobs.count != '0 || row_new.ack;
+      row_new.queued   = !is_last || row.jobs.count != 1 || row.ack;
       push             = row_new.queued;
+    end
+    if (state_q == StResume) begin
+      row_we       = 1'b1;
+      row_new.jobs = jobs_resumed;
+      push         = 1'b1;
     end
     if (late) begin
       row_we = 1'b1;
       push   = 1'b1;
     end
-    if (push) begin
+    if (!row.queued || ev_q == EvTurn) begin
       // Behind the shut SL before the group: others of the group may go on.
-      row_new.waits_in = (ctx.path.group != '0 && sl_open_i[ctx.path.sl]) ? QueueW'(NumLanes) + QueueW'(ctx.path.group)
-                                                                          : QueueW'(ctx.path.sl);
+      row_new.waits_in = (ctx.group != '0 && sl_open_i[ctx.lane]) ? QueueW'(NumLanes) + QueueW'(ctx.group)
+                                                                          : QueueW'(ctx.lane);
     end
     // A QP that waits in the queue of its old SL or group: that queue is looked through.
     resort               = '0;
     resort[row.waits_in] = state_q == StRow && ev_q == EvQpc && row.queued
-                           && {ctx_q.path.sl, ctx_q.path.group} != {ctx.path.sl, ctx.path.group};
+                           && {ctx_q.lane, ctx_q.group} != {ctx.lane, ctx.group};
   end
 
   always_ff @(posedge clk_i) begin
@@ -281,12 +295,13 @@ module hca_resp_sched
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
       if (send_read) seq_q <= seq_q + 16'd1;
+      under_way_q <= seq_q - resp_done_seq_i;
       unique case (state_q)
         StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
         StBlock: state_q <= StFind;
         StFind:  state_q <= StRow;
         StPace:  if (go || hold) state_q <= (go && !late) ? StRead : StPick;
-        StRow:   state_q <= (ev_q == EvTurn && start_read) ? (paces ? StPace : StRead)
+        StRow:   state_q <= (ev_q == EvTurn && start_read) ? (goes_on ? StResume : paces ? StPace : StRead)
                             : (job_row && (lost || !add)) ? StGone : (job_row && relink) ? StLink : StPick;
         default: state_q <= StPick;
       endcase
@@ -300,15 +315,15 @@ module hca_resp_sched
     .clk_i, .rst_i, .now_i, .cc_i(cc_pace_i), .rate_wr_i(cc_rate_i),
     .take_i      (take),
     .qpn_i       (qpn_a),
-    .port_i      (PortW'(ctx.path.sl >> 4)),
+    .port_i      (PortW'(ctx.lane >> 4)),
     .ask_i       (state_q == StPace),
     .made_i      (send_read),
-    .bytes_i     (made_o.bytes),
+    .bytes_i     (wire_bytes),
     .on_o        (paces),
     .go_o        (go),
     .hold_o      (hold),
     .due_valid_o (due_valid),
-    .due_ready_i (take && grant[EvTurn] && due),
+    .due_ready_i (due_ready),
     .due_qpn_o   (due_qpn),
     .held_o,
     .sent_valid_o(cc_sent_valid_o),
@@ -324,19 +339,19 @@ module hca_resp_sched
     txp               = '0;
     txp.kind          = TxRead;
     txp.qpn           = qpn_q;
-    txp.psn           = job.psn + 24'(off >> mtu_shift(ctx.path_mtu));
+    txp.psn           = read_psn;
     txp.payload_bytes = bytes;
     txp.has_payload   = bytes != '0;
     txp.aeth_syndrome = {3'b000, job.credits};
     txp.aeth_msn      = job.msn;
     txp.resp_seq      = seq_q + 16'd1;
-    unique case ({is_first, is_last})
-      2'b11:   txp.opcode = BthRcReadResponseOnly;
-      2'b10:   txp.opcode = BthRcReadResponseFirst;
-      2'b01:   txp.opcode = BthRcReadResponseLast;
+    unique case ({row.jobs.partly, is_last})
+      2'b01:   txp.opcode = BthRcReadResponseOnly;
+      2'b00:   txp.opcode = BthRcReadResponseFirst;
+      2'b11:   txp.opcode = BthRcReadResponseLast;
       default: txp.opcode = BthRcReadResponseMiddle;
     endcase
-    if (job.atomic && !job.stores) begin
+    if (job.atomic) begin
       txp.opcode   = BthRcAtomicAcknowledge;
       txp.swap_add = job.va;
     end
@@ -364,38 +379,24 @@ module hca_resp_sched
   end
 
   hca_skid #(.Width($bits(txp_t))) u_txp (
-    .clk_i, .rst_i,
-    .in_valid_i (send_read),
-    .in_ready_o (txp_free),
-    .in_i       (txp),
-    .out_valid_o(txp_valid_o),
-    .out_ready_i(txp_ready_i),
-    .out_o      (txp_o)
+    .clk_i, .rst_i, .in_valid_i(send_read), .in_ready_o(txp_free), .in_i(txp), .out_valid_o(txp_valid_o),
+    .out_ready_i(txp_ready_i), .out_o(txp_o)
   );
 
   hca_skid #(.Width($bits(seg_t))) u_seg (
-    .clk_i, .rst_i,
-    .in_valid_i (send_read && txp.has_payload),
-    .in_ready_o (seg_free),
-    .in_i       (seg),
-    .out_valid_o(seg_valid_o),
-    .out_ready_i(seg_ready_i),
-    .out_o      (seg_o)
+    .clk_i, .rst_i, .in_valid_i(send_read && txp.has_payload), .in_ready_o(seg_free), .in_i(seg),
+    .out_valid_o(seg_valid_o), .out_ready_i(seg_ready_i), .out_o(seg_o)
   );
 
   hca_skid #(.Width($bits(txp_t))) u_ack (
-    .clk_i, .rst_i,
-    .in_valid_i (send_ack),
-    .in_ready_o (ack_free),
-    .in_i       (ack),
-    .out_valid_o(ack_valid_o),
-    .out_ready_i(ack_ready_i),
-    .out_o      (ack_o)
+    .clk_i, .rst_i, .in_valid_i(send_ack), .in_ready_o(ack_free), .in_i(ack), .out_valid_o(ack_valid_o),
+    .out_ready_i(ack_ready_i), .out_o(ack_o)
   );
 
   assign made_valid_o = send_read || send_ack;
   assign made_read_o  = send_read;
-  assign made_o       = tx_made_of(send_read ? txp : ack, ctx.path);
+  assign made_o       = '{gathered: send_read, lane: ctx.lane, group: ctx.group, interval: ctx.interval,
+                          bytes: send_read ? wire_bytes : 13'(ctx.ack_bytes)};
 
   assign rsp_popped_valid_o = (send_read && is_last) || state_q == StGone;
   assign rsp_popped_qpn_o   = qpn_q;
@@ -420,33 +421,33 @@ module hca_resp_sched
   always_ff @(posedge clk_i) if (state_q == StFind) found_q <= found;
 
   hca_resp_list u_list (
-    .list_i(row.jobs), .path_mtu_i(ctx.path_mtu), .psn_i(rsp_q.psn), .len_bytes_i(job_new.len_bytes),
+    .list_i(row.jobs), .psn_i(rsp_q.psn), .last_psn_i(job_new.last_psn),
     .more_i(more_jobs), .new_i(new_place), .aside_i(rsp_q.aside),
     .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
-    .relink_o(relink), .with_o(jobs_with), .sent_psn_i(txp.psn), .off_i(off), .left_i(left), .is_last_i(is_last),
-    .next_i(next_place), .sent_o(jobs_sent)
+    .relink_o(relink), .with_o(jobs_with), .job_psn_i(job.psn), .job_last_psn_i(job.last_psn), .sent_psn_i(read_psn),
+    .is_last_i(is_last), .next_i(next_place), .sent_o(jobs_sent), .goes_on_o(goes_on), .resumed_o(jobs_resumed)
   );
 
   always_ff @(posedge clk_i) if (state_q == StRow) new_place_q <= new_place;
 
   // ---- Tables ---------------------------------------------------------------------------------------------
   logic unused_bits;
-  assign unused_bits = ^{qpc_wr_i, rsp_q, queue_grant};
+  assign unused_bits = ^{qpc_wr_i, rsp_q};
 
-  hca_id_queues #(.Queues(Queues), .Ids(NumQps)) u_active (
+  hca_resp_turns #(.Queues(Queues)) u_turns (
     .clk_i, .rst_i,
+    .open_i      ({rate_open_i, sl_open_i}),
     .push_i      (push),
+    .push_open_i (open),
     .push_queue_i(row_new.waits_in),
-    .push_id_i   (qpn_q),
-    .used_o      (),
-    .valid_o     (queue_valid),
-    .pop_i       (pop),
-    .pop_queue_i (pop_queue),
-    .pop_id_o    (pop_qpn),
-    .emptied_o   (),
+    .push_qpn_i  (qpn_q),
+    .due_valid_i (due_valid),
+    .due_ready_o (due_ready),
+    .due_qpn_i   (due_qpn),
     .sort_i      (resort),
-    .sort_valid_o(sort),
-    .sort_queue_o(sort_queue)
+    .valid_o     (turn),
+    .take_i      (take && grant[EvTurn]),
+    .qpn_o       (turn_qpn)
   );
 
   hca_ram_1r1w #(.Width($bits(row_t)), .Depth(NumQps)) u_rows (
@@ -470,7 +471,8 @@ module hca_resp_sched
   );
 
   // All jobs of a QP are dropped.
-  assign free_list = state_q == StRow && ev_q != EvJob && row.jobs.count != '0 && row_we && row_new.jobs.count == '0;
+  assign free_list = state_q == StRow && row.jobs.count != '0
+                     && ((ev_q == EvTurn && !alive) || (ev_q == EvQpc && init_q));
 
   hca_resp_jobs #(.Width($bits(job_t))) u_jobs (
     .clk_i, .rst_i,

@@ -254,9 +254,11 @@ package hca_rx_pkg;
     logic [JobCountW-1:0] count;
     logic [JobPlaceW-1:0] head;
     logic [JobPlaceW-1:0] tail;
-    logic [31:0]          off;         // bytes of the first one already sent
+    logic                 partly;      // packets of the first one have been sent
+    logic                 ends;        // all of them but one
     logic [23:0]          at_psn;      // everything before it has been sent, as far as it is here
-    logic [23:0]          last_psn;    // of the first one, once it has begun
+    logic [23:0]          head_psn;    // of the first one, once it has begun
+    logic [23:0]          last_psn;    // its last one
     logic [23:0]          newest_psn;  // last one of the job at the end
     logic                 replaying;
     logic [JobPlaceW-1:0] replay_tail;

@@ -143,7 +143,7 @@ async def path_changes(dut):
     await bench.step(400)
     assert len(bench.txp.got) == 1
     agent.create(20, 0, 0, 5, init=False)
-    await bench.step(100)
+    await bench.step(64 + 3 * 30 + 10)          # its queue is found, and looked through
     assert [struct("txp_t").unpack(word)["qpn"] for word in bench.txp.got[1:]] == [20]
 
 

@@ -1,0 +1,50 @@
+// Packets of the READ job that hca_resp_sched takes: PSN of the last one, its bytes, and whether it is the only one.
+// The context, and with it the QP's MTU, is there a cycle after the job: until then there is one answer for each MTU.
+module hca_resp_span
+  import hca_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        take_i,
+  input  rsp_job_t    rsp_i,
+  input  logic [2:0]  path_mtu_i,   // from the next cycle on
+  output logic [23:0] last_psn_o,
+  output logic        only_o,
+  output logic [12:0] tail_o
+);
+
+  localparam int unsigned Mtus = 32'(MtuBytes4096) + 1;
+
+  logic                  none, none_q, unused_bits;
+  logic [31:0]           reach;     // the last byte
+  logic [11:0]           reach_q;
+  logic [Mtus-1:0]       only, only_q;
+  logic [Mtus-1:0][23:0] last_q;
+
+  assign none        = rsp_i.atomic || rsp_i.len_bytes == '0;
+  assign reach       = none ? '0 : rsp_i.len_bytes - 32'd1;
+  assign unused_bits = ^rsp_i;
+
+  // As no difference: a chain for each MTU would be as long as all 32 bits.
+  always_comb begin
+    for (int unsigned m = 0; m < Mtus; m++) begin
+      only[m] = none || (rsp_i.len_bytes & ~32'(mtu_bytes(3'(m)) - 13'd1)) == '0
+                || rsp_i.len_bytes == 32'(mtu_bytes(3'(m)));
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (take_i) begin
+      none_q  <= none;
+      reach_q <= reach[11:0];
+      for (int unsigned m = 0; m < Mtus; m++) begin
+        only_q[m] <= only[m];
+        last_q[m] <= rsp_i.psn + 24'(reach >> mtu_shift(3'(m)));
+      end
+    end
+  end
+
+  assign last_psn_o = last_q[path_mtu_i];
+  assign only_o     = only_q[path_mtu_i];
+  assign tail_o     = none_q ? '0 : (13'(reach_q) & (mtu_bytes(path_mtu_i) - 13'd1)) + 13'd1;
+
+endmodule
