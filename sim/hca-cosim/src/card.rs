@@ -13,7 +13,7 @@ use crate::circuit::Circuit;
 use crate::config::{CardConfig, CardFirmware};
 use crate::core_firmware::{CoreFirmware, ProcessorCounters};
 use crate::design::Design;
-use crate::firmware::{FirmwarePort, Program, ProgramPort};
+use crate::firmware::{FirmwarePort, Program, ProgramPort, shared_lines};
 use crate::flash::Flash;
 use crate::functional::{Functional, PacketEnd};
 use crate::observe::{PacketNotes, SentPacket};
