@@ -20,7 +20,8 @@ pub(crate) fn opcode_of(service: Service, operation: Operation) -> Option<Opcode
     Opcode::of(service, operation)
 }
 
-/// What was any packet becomes packet `at` of a WQE, or it and those that follow, `count` in all; or the status with which the WQE fails.
+/// What was any packet becomes packet `at` of a WQE, or it and those that follow, `count` in all; or the status with
+/// which the WQE fails.
 pub(super) fn build(
     wqe: &mut Wqe,
     (at, count): (u32, u32),
