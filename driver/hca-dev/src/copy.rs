@@ -22,8 +22,8 @@ unsafe fn copy_lines(src: *const u8, dst: *mut u8, len_bytes: usize) -> usize {
         return 0;
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the caller vouches for both ranges; `len` is a multiple of what one turn moves, not 0. SSE2 is part of
-    // every x86-64.
+    // SAFETY: the caller vouches for both ranges; `len` is a multiple of what one turn moves, and not 0. SSE2 is part
+    // of every x86-64.
     unsafe {
         std::arch::asm!(
             "2:",

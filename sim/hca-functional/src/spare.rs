@@ -13,6 +13,10 @@ const KEPT_MAX: usize = 64;
 const LONG_MAX: usize = 8;
 
 #[derive(Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "frames travel in boxes, and those are what is kept"
+)]
 struct Kept {
     single: Vec<Box<Frame>>,
     /// Those that were several packets: their payload is long, and stays so.

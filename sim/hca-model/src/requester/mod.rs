@@ -143,7 +143,7 @@ impl Requester {
         self.broken.is_none() && self.cursor != self.end && self.rnr_until.is_none()
     }
 
-    /// What was any packet becomes the next one. False: none may leave now. A WQE at fault becomes the
+    /// What was any packet becomes the next one. False: none may leave now. A WQE at fault becomes
     /// [`Requester::fault`].
     pub fn next_packet(
         &mut self,
