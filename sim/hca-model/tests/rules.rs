@@ -365,6 +365,64 @@ fn what_a_port_may_drop_is_asked_for_again() {
     }
 }
 
+/// Selective: data that a port may have dropped is asked for as often as it takes.
+#[test]
+fn holes_of_dropped_data_cost_no_retry() {
+    let mut talk = Talk::new(|spec| spec.selective = true);
+    talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
+    for (opcode, psn) in [
+        (Opcode::RcReadResponseFirst, 0xff_ffff),
+        (Opcode::RcReadResponseMiddle, 0),
+        (Opcode::RcReadResponseLast, 1),
+    ] {
+        talk.fine(1, data(opcode, psn, MTU as usize));
+    }
+    for _ in 0..9 {
+        talk.fine(0, request(Opcode::RcReadRequest, 0, 0x1000 + u64::from(MTU), MTU));
+    }
+}
+
+/// Selective: a pass goes on from where it was, though the hole that came in between reached further.
+#[test]
+fn a_pass_goes_on_behind_a_hole_that_reached_further() {
+    let mut talk = Talk::new(|spec| spec.selective = true);
+    let write = |psn: u32| Packet {
+        payload: vec![7; MTU as usize],
+        ..request(
+            Opcode::RcWriteOnly,
+            psn,
+            0x1000 + u64::from(MTU) * u64::from(psn),
+            MTU,
+        )
+    };
+    for psn in [0xff_ffff, 0, 1, 2, 3] {
+        talk.fine(0, write(psn));
+    }
+    // All of them again, and in its middle two packets are named.
+    talk.fine(
+        1,
+        answer(
+            Opcode::RcAcknowledge,
+            0xff_ffff,
+            Syndrome::Nak(NakCode::PsnSequence),
+            0,
+            0,
+        ),
+    );
+    for psn in [0xff_ffff, 0, 1] {
+        talk.fine(0, write(psn));
+    }
+    let named = 2 << 16 | 3;
+    talk.fine(
+        1,
+        answer(Opcode::RcAcknowledge, 1, Syndrome::Reserved(0x68), named, 0),
+    );
+    for psn in [1, 2, 2, 3] {
+        talk.fine(0, write(psn));
+    }
+    talk.wrong(0, write(2), "without a NAK");
+}
+
 /// A notification of congestion has a PSN that says nothing.
 #[test]
 fn notifications_are_no_requests() {

@@ -256,6 +256,9 @@ impl Requests {
             }
             return Ok(());
         }
+        if spec.selective && self.goes_on(to) {
+            return Ok(());
+        }
         if self.places.len() == CAUSES {
             self.places.pop_front();
         }
@@ -278,7 +281,7 @@ impl Requests {
         if cause.is_none() && !self.is_late(ns, to, spec) && !self.may_have_lost_data(to, spec) {
             return Err(format!("back to PSN {to} without a NAK and before a timeout"));
         }
-        if spec.selective && !self.ahead.is_empty() {
+        if spec.selective && (!self.ahead.is_empty() || self.may_have_lost_data(to, spec)) {
             // Data comes, and what is missing in it is asked for until it is there: that costs no retry.
             return Ok(());
         }
@@ -287,6 +290,18 @@ impl Requests {
             return Err(format!("retry {} of {}", self.retries, spec.retry_cnt));
         }
         Ok(())
+    }
+
+    /// Selective: a hole reached beyond where the requester was, and it goes on from there.
+    fn goes_on(&mut self, to: Psn) -> bool {
+        let overlaps = (1..=MISSING_MAX as i32).contains(&self.cursor.distance_from(to));
+        let place = self.places.iter().rposition(|place| *place == to);
+        let Some(place) = place.filter(|_| overlaps) else {
+            return false;
+        };
+        self.places.remove(place);
+        self.cursor = to;
+        true
     }
 
     /// REL-6: the time for an answer to a PSN is over. What of an answer waits inside the card is not seen here, so it
