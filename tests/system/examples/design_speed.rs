@@ -23,7 +23,7 @@ struct Load {
     alternate: bool,
 }
 
-const LOADS: [Load; 4] = [
+const LOADS: [Load; 5] = [
     Load {
         name: "WRITE 64 B, there and back",
         bytes: 64,
@@ -48,6 +48,13 @@ const LOADS: [Load; 4] = [
     Load {
         name: "WRITE 64 KiB, one QP",
         bytes: 65536,
+        qps: 1,
+        depth: 4,
+        alternate: false,
+    },
+    Load {
+        name: "WRITE 1 MiB, one QP",
+        bytes: 1 << 20,
         qps: 1,
         depth: 4,
         alternate: false,
@@ -93,10 +100,10 @@ fn model_alone(times: u32, word: &str) -> Outcome<()> {
 /// Microseconds for each message.
 fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
     // A long message is as good as many.
-    let messages = if load.bytes > 4096 {
-        messages / 10
-    } else {
-        messages
+    let messages = match load.bytes {
+        ..=4096 => messages,
+        ..=65536 => messages / 10,
+        _ => messages / 40,
     };
     let rig = Rig::new(&RigConfig {
         designs: [design; 2],
