@@ -27,11 +27,12 @@ def test_every_ram_has_a_reason_and_the_lines_fit(rams):
 
 
 def test_what_is_known_is_found(rams):
-    """Widths and depths as the RTL has them: rows of outstanding messages, and a cell of a generate loop."""
+    """Widths and depths as the RTL has them: rows of outstanding messages, pushed WQEs of 16 functions, and a cell of a
+    generate loop."""
     bits = {ram.name: ram.bits for ram in rams}
     rows = 65 * 8 * 2048, 65 * 8 * (4096 + 1024), 65 * 4 * (16384 + 2048)
     assert bits["u_receive.u_rx_ctrl.u_tables.u_omt.u_rows"] == rows
-    assert bits["u_requester.u_push.u_slots"] == (1 << 18,) * 3
+    assert bits["u_requester.u_push.u_slots"] == (16 << 16,) * 3
     assert len([name for name in bits if name.startswith("u_host.gen_rd_port[")]) > 4
 
 
