@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn addresses_of_the_contract() {
-        assert_eq!((FUNC_ID, FUNC_STRIDE, FUNC_COUNT), (0, 0x1000, 4));
+        assert_eq!((FUNC_ID, FUNC_STRIDE, FUNC_COUNT), (0, 0x1000, 16));
         assert_eq!(
             (FUNC_CONTROL, FUNC_ADMIN_STATUS, FUNC_TIME_LO),
             (0x0c, 0x24, 0x28)

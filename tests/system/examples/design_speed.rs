@@ -102,7 +102,7 @@ fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
     // A long message is as good as many.
     let messages = match load.bytes {
         ..=4096 => messages,
-        ..=65536 => messages / 10,
+        4097..=65536 => messages / 10,
         _ => messages / 40,
     };
     let rig = Rig::new(&RigConfig {
