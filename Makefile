@@ -138,11 +138,14 @@ test-switches: setup ## the transport's system tests through two switches
 	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast $(or $(SWITCHED),-p hca-system-tests) \
 	  --test transfer --test naks --test errors
 
+# Tests of fast cards, which have no processor of their own.
+OF_FAST_CARDS := model_seeds model_and_rtl rtl_and_model both_designs one_program_is_told who_looks random_programs
 # The quick part of it is in make test (soft_core.rs). The second part runs though the first one has failed.
 test-soft-core: setup ## every system test with firmware on the card's own processor (half an hour)
 	@set -x; ok=true; \
 	cargo test --quiet --release --no-fail-fast -p hca-system-tests --test soft_core -- --include-ignored || ok=false; \
-	HCA_FIRMWARE=core cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),--tests) || ok=false; \
+	HCA_FIRMWARE=core cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),--tests) -- \
+	  $(addprefix --skip ,$(OF_FAST_CARDS)) || ok=false; \
 	$$ok
 
 # What is left away is about cycles, lanes or the host's PCIe, which such a card does not have (docs/model.md).
