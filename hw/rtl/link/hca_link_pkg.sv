@@ -151,12 +151,33 @@ package hca_link_pkg;
     logic       overrun;      // no room on a data VL
   } rx_ev_t;
 
-  // CRC-16, polynomial 0x100B reflected, as the VCRC: starts from ones, inverted, low byte first.
+  // CRC-16, polynomial 0x100B reflected, as the VCRC: 32 bits behind `start`.
+  function automatic logic [15:0] lpcrc_step(logic [15:0] start, logic [31:0] bytes);
+    logic [15:0] crc;
+    crc = start;
+    for (int unsigned i = 0; i < 32; i++) crc = (crc >> 1) ^ ((crc[0] ^ bytes[i]) ? 16'hd008 : 16'h0000);
+    return crc;
+  endfunction
+
+  // Which of 32 bits each bit of it is the parity of: what is said step by step is mapped as a chain.
+  function automatic logic [15:0][31:0] lpcrc_taps();
+    logic [15:0][31:0] taps;
+    logic [15:0]       one;
+    for (int unsigned i = 0; i < 32; i++) begin
+      one = lpcrc_step(16'd0, 32'd1 << i);
+      for (int unsigned b = 0; b < 16; b++) taps[b][i] = one[b];
+    end
+    return taps;
+  endfunction
+
+  localparam logic [15:0][31:0] LpcrcTaps = lpcrc_taps();
+  localparam logic [15:0]       LpcrcZero = lpcrc_step(16'hffff, 32'd0);
+
+  // Starts from ones, inverted, low byte first.
   function automatic logic [15:0] lpcrc_of(logic [31:0] bytes);
     logic [15:0] crc;
-    crc = 16'hffff;
-    for (int unsigned i = 0; i < 32; i++) crc = (crc >> 1) ^ ((crc[0] ^ bytes[i]) ? 16'hd008 : 16'h0000);
-    return ~crc;
+    for (int unsigned b = 0; b < 16; b++) crc[b] = ^(bytes & LpcrcTaps[b]);
+    return ~(crc ^ LpcrcZero);
   endfunction
 
   // The six bytes of a flow control packet; the two words of its header are big-endian.
