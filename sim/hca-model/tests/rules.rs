@@ -423,6 +423,36 @@ fn a_pass_goes_on_behind_a_hole_that_reached_further() {
     talk.wrong(0, write(2), "without a NAK");
 }
 
+/// Selective: a hole may begin where a pass has gone on before, and then it goes on again from where it was.
+#[test]
+fn a_hole_begins_where_a_pass_went_on() {
+    let mut talk = Talk::new(|spec| spec.selective = true);
+    let write = |psn: u32| Packet {
+        payload: vec![7; MTU as usize],
+        ..request(
+            Opcode::RcWriteOnly,
+            psn,
+            0x1000 + u64::from(MTU) * u64::from(psn),
+            MTU,
+        )
+    };
+    let names = |psn: u32| {
+        let word = 1 << 16 | (psn + 1);
+        answer(Opcode::RcAcknowledge, psn, Syndrome::Reserved(0x68), word, 0)
+    };
+    for psn in [0xff_ffff, 0, 1, 2, 3] {
+        talk.fine(0, write(psn));
+    }
+    talk.fine(1, names(0));
+    for psn in [0, 4, 5] {
+        talk.fine(0, write(psn));
+    }
+    talk.fine(1, names(4));
+    for psn in [4, 6] {
+        talk.fine(0, write(psn));
+    }
+}
+
 /// A notification of congestion has a PSN that says nothing.
 #[test]
 fn notifications_are_no_requests() {

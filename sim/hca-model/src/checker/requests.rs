@@ -259,11 +259,7 @@ impl Requests {
         if spec.selective && self.goes_on(to) {
             return Ok(());
         }
-        if self.places.len() == CAUSES {
-            self.places.pop_front();
-        }
-        self.places.push_back(self.cursor);
-        self.cursor = to;
+        self.leaves_for(to);
         // To where it was told, or on from there as far as answers have come since.
         let leads_there = |cause: &Cause| !to.is_after(cause.psn) || !to.is_after(self.answered);
         // What has come of an older cause is not seen: one that waited for a receive went back for that.
@@ -300,8 +296,18 @@ impl Requests {
             return false;
         };
         self.places.remove(place);
-        self.cursor = to;
+        // Or it is another hole that begins there.
+        self.leaves_for(to);
         true
+    }
+
+    /// It may go on later from where it is now.
+    fn leaves_for(&mut self, to: Psn) {
+        if self.places.len() == CAUSES {
+            self.places.pop_front();
+        }
+        self.places.push_back(self.cursor);
+        self.cursor = to;
     }
 
     /// REL-6: the time for an answer to a PSN is over. What of an answer waits inside the card is not seen here, so it
