@@ -101,6 +101,15 @@ fn request(opcode: Opcode, psn: u32, va: u64, len: u32) -> Packet {
     packet
 }
 
+/// A packet of a WRITE on a connection with selective repeat: it stands alone.
+fn write_only(psn: u32) -> Packet {
+    let va = 0x1000 + u64::from(MTU) * u64::from(psn);
+    Packet {
+        payload: vec![7; MTU as usize],
+        ..request(Opcode::RcWriteOnly, psn, va, MTU)
+    }
+}
+
 fn answer(opcode: Opcode, psn: u32, syndrome: Syndrome, msn: u32, len: usize) -> Packet {
     let mut packet = Packet {
         payload: vec![3; len],
@@ -386,17 +395,8 @@ fn holes_of_dropped_data_cost_no_retry() {
 #[test]
 fn a_pass_goes_on_behind_a_hole_that_reached_further() {
     let mut talk = Talk::new(|spec| spec.selective = true);
-    let write = |psn: u32| Packet {
-        payload: vec![7; MTU as usize],
-        ..request(
-            Opcode::RcWriteOnly,
-            psn,
-            0x1000 + u64::from(MTU) * u64::from(psn),
-            MTU,
-        )
-    };
     for psn in [0xff_ffff, 0, 1, 2, 3] {
-        talk.fine(0, write(psn));
+        talk.fine(0, write_only(psn));
     }
     // All of them again, and in its middle two packets are named.
     talk.fine(
@@ -410,7 +410,7 @@ fn a_pass_goes_on_behind_a_hole_that_reached_further() {
         ),
     );
     for psn in [0xff_ffff, 0, 1] {
-        talk.fine(0, write(psn));
+        talk.fine(0, write_only(psn));
     }
     let named = 2 << 16 | 3;
     talk.fine(
@@ -418,38 +418,29 @@ fn a_pass_goes_on_behind_a_hole_that_reached_further() {
         answer(Opcode::RcAcknowledge, 1, Syndrome::Reserved(0x68), named, 0),
     );
     for psn in [1, 2, 2, 3] {
-        talk.fine(0, write(psn));
+        talk.fine(0, write_only(psn));
     }
-    talk.wrong(0, write(2), "without a NAK");
+    talk.wrong(0, write_only(2), "without a NAK");
 }
 
 /// Selective: a hole may begin where a pass has gone on before, and then it goes on again from where it was.
 #[test]
 fn a_hole_begins_where_a_pass_went_on() {
     let mut talk = Talk::new(|spec| spec.selective = true);
-    let write = |psn: u32| Packet {
-        payload: vec![7; MTU as usize],
-        ..request(
-            Opcode::RcWriteOnly,
-            psn,
-            0x1000 + u64::from(MTU) * u64::from(psn),
-            MTU,
-        )
-    };
     let names = |psn: u32| {
         let word = 1 << 16 | (psn + 1);
         answer(Opcode::RcAcknowledge, psn, Syndrome::Reserved(0x68), word, 0)
     };
     for psn in [0xff_ffff, 0, 1, 2, 3] {
-        talk.fine(0, write(psn));
+        talk.fine(0, write_only(psn));
     }
     talk.fine(1, names(0));
     for psn in [0, 4, 5] {
-        talk.fine(0, write(psn));
+        talk.fine(0, write_only(psn));
     }
     talk.fine(1, names(4));
     for psn in [4, 6] {
-        talk.fine(0, write(psn));
+        talk.fine(0, write_only(psn));
     }
 }
 
