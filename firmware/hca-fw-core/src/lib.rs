@@ -66,6 +66,7 @@ mod update;
 mod xrc;
 
 pub use image::Image;
+pub use migrate::{path_asked_cause, place_of_gids};
 pub use neighbours::{FindNeighbour, NUM_NEIGHBOURS, Neighbour};
 pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,

@@ -174,14 +174,25 @@ fn fits(port: &Port, path: &Attrs, cause: u32) -> bool {
         path.dlid()
     } else {
         let own = port.gid(path.sgid_index()).copied().unwrap_or_default();
-        digest(&path.dgid()) ^ digest(&own).rotate_left(1)
+        place_of_gids(&path.dgid(), &own)
     };
     let is_full = pkey & FULL_MEMBER != 0 || cause >> FULL_BIT & 1 == 1;
     let through = (cause >> PORT_BIT & 1) as u8 + 1;
     cause as u16 == pkey & !FULL_MEMBER ^ place && is_full && through == port.number()
 }
 
-fn digest(gid: &[u8; 16]) -> u16 {
-    let words = gid.as_chunks().0.iter();
-    words.fold(0, |all, word| all ^ u16::from_le_bytes(*word))
+/// What of the GIDs of a packet is in the cause of PATH_ASKED.
+pub fn place_of_gids(source: &[u8; 16], destination: &[u8; 16]) -> u16 {
+    let digest = |gid: &[u8; 16]| {
+        let words = gid.as_chunks().0.iter();
+        words.fold(0, |all, word| all ^ u16::from_le_bytes(*word))
+    };
+    digest(source) ^ digest(destination).rotate_left(1)
+}
+
+/// The cause of PATH_ASKED ([`hca_abi::HwEventKind::PathAsked`]): the port, from 0, and the P_Key of a packet; `place` is
+/// its source LID, or [`place_of_gids`].
+pub fn path_asked_cause(port: u8, pkey: u16, place: u16) -> u32 {
+    let is_full = u32::from(pkey & FULL_MEMBER != 0);
+    is_full << FULL_BIT | u32::from(port) << PORT_BIT | u32::from(pkey & !FULL_MEMBER ^ place)
 }

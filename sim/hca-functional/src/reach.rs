@@ -4,7 +4,7 @@ use hca_abi::{
     Cqe, EventKind, HwEventKind, HwEventWho, PD_ANY, Qpc, WC_SL_ROCE_IPV4, WC_SL_ROCE_IPV6, WcOpcode,
     WcStatus, wc_flag,
 };
-use hca_fw_core::line_of;
+use hca_fw_core::{line_of, path_asked_cause, place_of_gids};
 use hca_model::{
     Access, BadReceive, Completion, Frame, ModelEvent, PathNews, QpConfig, RecvRequest, Refusal, Service,
     Sge, World,
@@ -210,24 +210,15 @@ pub(crate) fn is_multicast_lid(lid: u16) -> bool {
     (0xc000..0xffff).contains(&lid)
 }
 
-/// Cause of PATH_ASKED: what of the way of a packet firmware compares with a path ([`HwEventKind::PathAsked`]).
+/// What of the way of a packet firmware compares with a path.
 fn asked_by(port: usize, frame: &Frame) -> u32 {
-    const PORT_BIT: u32 = 16;
-    const FULL_MEMBER: u16 = 1 << 15;
-    let pkey = frame.packet.pkey;
     let place = match frame.link {
         Link::InfiniBand { lrh, .. } => lrh.slid,
-        Link::Ethernet { .. } => gids(&frame.link).map_or(0, |(source, destination)| {
-            fold(source) ^ fold(destination).rotate_left(1)
-        }),
+        Link::Ethernet { .. } => {
+            gids(&frame.link).map_or(0, |(source, destination)| place_of_gids(&source, &destination))
+        }
     };
-    let port_and_member = u32::from(pkey & FULL_MEMBER != 0) << 1 | port as u32;
-    port_and_member << PORT_BIT | u32::from(pkey & !FULL_MEMBER ^ place)
-}
-
-fn fold(gid: [u8; 16]) -> u16 {
-    let words = gid.as_chunks().0.iter();
-    words.fold(0, |all, word| all ^ u16::from_le_bytes(*word))
+    path_asked_cause(port as u8, frame.packet.pkey, place)
 }
 
 impl World for Reach<'_> {
