@@ -48,6 +48,10 @@ impl Quotas {
             }
             *slot = end as u8;
         }
+        if end == u32::from(*parts.first()?) && end != 0 {
+            // Whoever has all of them has one: 16 are no nibble.
+            quotas = Self::equal(1);
+        }
         (parts.len() <= NUM_FUNCS && parts.first()? != &0).then_some(quotas)
     }
 
@@ -133,6 +137,11 @@ mod tests {
         let own: Vec<_> = (0..4).map(|func| quotas.of(func)).collect();
         assert_eq!(own, [0..9, 9..9, 9..13, 13..16]);
         assert_eq!(Quotas::of_nibbles(quotas.to_nibbles()), quotas);
+        for all in [1, 15, 16] {
+            let alone = Quotas::of_parts(&[all]).unwrap();
+            assert_eq!(alone, Quotas::equal(1), "{all}");
+            assert_eq!(Quotas::of_nibbles(alone.to_nibbles()), alone, "{all}");
+        }
         for wrong in [&[][..], &[0, 1], &[9, 4, 4], &[1; NUM_FUNCS + 1]] {
             assert_eq!(Quotas::of_parts(wrong), None, "{wrong:?}");
         }

@@ -129,7 +129,7 @@ impl Lines {
     /// It may have something to send.
     #[inline]
     pub fn wake(&mut self, body: &Body, line: u32) {
-        let port = usize::from(body.qpcs[line as usize].port().max(1)) - 1;
+        let port = port_of(body, line);
         if let Some(of) = &mut self.lines[line as usize]
             && let Some(ready) = self.ready.get_mut(port)
             && !std::mem::replace(&mut of.is_ready, true)
@@ -362,7 +362,7 @@ impl Lines {
             if let Some(of) = &mut self.lines[line as usize] {
                 of.is_ready = false;
             }
-            if usize::from(body.qpcs[line as usize].port()) != port + 1 {
+            if port_of(body, line) != port {
                 // It has migrated.
                 self.wake(body, line);
                 continue;
@@ -486,6 +486,11 @@ impl Lines {
             }
         });
     }
+}
+
+/// Where a QP sends, from 0.
+fn port_of(body: &Body, line: u32) -> usize {
+    usize::from(body.qpcs[line as usize].port().max(1)) - 1
 }
 
 /// Whether a packet is this QP's; who sends with a wrong key is counted and told of.
