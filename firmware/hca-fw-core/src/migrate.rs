@@ -190,8 +190,8 @@ pub fn place_of_gids(source: &[u8; 16], destination: &[u8; 16]) -> u16 {
     digest(source) ^ digest(destination).rotate_left(1)
 }
 
-/// The cause of PATH_ASKED ([`hca_abi::HwEventKind::PathAsked`]): the port, from 0, and the P_Key of a packet; `place` is
-/// its source LID, or [`place_of_gids`].
+/// The cause of PATH_ASKED ([`hca_abi::HwEventKind::PathAsked`]): the port, from 0, and the P_Key of a packet;
+/// `place` is its source LID, or [`place_of_gids`].
 pub fn path_asked_cause(port: u8, pkey: u16, place: u16) -> u32 {
     let is_full = u32::from(pkey & FULL_MEMBER != 0);
     is_full << FULL_BIT | u32::from(port) << PORT_BIT | u32::from(pkey & !FULL_MEMBER ^ place)
