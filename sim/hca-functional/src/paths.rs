@@ -194,8 +194,8 @@ impl Body {
                 qpc.qpn()
             },
             manners: Manners {
-                ask_every: 16,
-                window: 128,
+                ask_every: 64,
+                window: 256,
                 selective: qpc.selective() && service == Service::Rc,
                 credits: qpc.credits() && service == Service::Rc,
                 ..Manners::default()

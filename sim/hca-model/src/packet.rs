@@ -2,6 +2,8 @@
 
 use hca_wire::{ExtHeaders, Framing, Link, Opcode, PacketRepr, Psn, WholePacket, bth};
 
+use crate::payload::Payload;
+
 /// What is between the headers of the network and the CRCs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
@@ -22,7 +24,7 @@ pub struct Packet {
     /// Extended headers, as the opcode asks for them.
     pub ext: ExtHeaders,
     /// Without pad bytes.
-    pub payload: Vec<u8>,
+    pub payload: Payload,
     /// So many packets in one: 1, or, where nobody sees packets on their way, MIDDLE packets of a WRITE that follow
     /// each other. `psn` is that of the first, each has as much of the payload.
     pub count: u32,
@@ -40,7 +42,7 @@ impl Packet {
             solicited: false,
             mig_req: true,
             ext: ExtHeaders::default(),
-            payload: Vec::new(),
+            payload: Payload::new(),
             count: 1,
         }
     }
@@ -56,8 +58,7 @@ impl Packet {
 
     /// Room for so many bytes of payload, in which anything may stand.
     pub(crate) fn payload_of(&mut self, len_bytes: usize) -> &mut [u8] {
-        self.payload.resize(len_bytes, 0);
-        &mut self.payload
+        self.payload.make_room(len_bytes)
     }
 }
 
@@ -97,7 +98,7 @@ impl Frame {
             solicited: bth.solicited,
             mig_req: bth.mig_req,
             ext: *whole.ext(),
-            payload: whole.payload().to_vec(),
+            payload: whole.payload().into(),
             count: 1,
         };
         Some(Self {
@@ -121,10 +122,10 @@ impl Frame {
             link: self.link,
             packet: Packet {
                 psn: packet.psn.wrapping_add(at),
-                payload: packet.payload[at as usize * each..][..each].to_vec(),
+                payload: packet.payload[at as usize * each..][..each].into(),
                 count: 1,
                 ..Packet {
-                    payload: Vec::new(),
+                    payload: Payload::new(),
                     ..*packet
                 }
             },

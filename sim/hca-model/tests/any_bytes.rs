@@ -200,7 +200,7 @@ proptest! {
                 count: 1,
                 ack_req: numbers[0] & 2 != 0,
                 ext: headers(opcode, numbers, key),
-                payload: vec![1; len],
+                payload: vec![1; len].into(),
                 ..Packet::new(opcode, QPNS[0] + qpn, Psn::new(psn))
             };
             let frame = Frame { link: reply_link(&link), packet };

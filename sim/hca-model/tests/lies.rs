@@ -231,7 +231,7 @@ fn an_answer_that_overtakes() {
                 done = true;
                 let psn = frame.packet.psn.wrapping_add(4);
                 frame.packet.opcode = Opcode::RcAcknowledge;
-                (frame.packet.psn, frame.packet.payload) = (psn, Vec::new());
+                (frame.packet.psn, frame.packet.payload) = (psn, Vec::new().into());
             }
         }
     });

@@ -78,7 +78,7 @@ impl Talk {
 fn send(psn: u32) -> Packet {
     Packet {
         ack_req: true,
-        payload: vec![1; 10],
+        payload: vec![1; 10].into(),
         ..Packet::new(Opcode::RcSendOnly, QPNS[1], Psn::new(psn))
     }
 }
@@ -90,7 +90,7 @@ fn request(opcode: Opcode, psn: u32, va: u64, len: u32) -> Packet {
         Vec::new()
     };
     let mut packet = Packet {
-        payload,
+        payload: payload.into(),
         ..Packet::new(opcode, QPNS[1], Psn::new(psn))
     };
     packet.ext.reth = Some(reth::Repr {
@@ -105,14 +105,14 @@ fn request(opcode: Opcode, psn: u32, va: u64, len: u32) -> Packet {
 fn write_only(psn: u32) -> Packet {
     let va = 0x1000 + u64::from(MTU) * u64::from(psn);
     Packet {
-        payload: vec![7; MTU as usize],
+        payload: vec![7; MTU as usize].into(),
         ..request(Opcode::RcWriteOnly, psn, va, MTU)
     }
 }
 
 fn answer(opcode: Opcode, psn: u32, syndrome: Syndrome, msn: u32, len: usize) -> Packet {
     let mut packet = Packet {
-        payload: vec![3; len],
+        payload: vec![3; len].into(),
         ..Packet::new(opcode, QPNS[0], Psn::new(psn))
     };
     let syndrome = syndrome.to_byte();
@@ -321,7 +321,7 @@ fn only_read_data_is_kept_behind_a_gap() {
     let mut talk = Talk::new(|spec| spec.selective = true);
     let read = |psn| request(Opcode::RcReadRequest, psn, 0x1000, MTU);
     let store = Packet {
-        payload: vec![4; 8],
+        payload: vec![4; 8].into(),
         ..request(Opcode::RcAtomicWrite, 0, 0x2000, 8)
     };
     let only = |psn, len| data(Opcode::RcReadResponseOnly, psn, len);
@@ -450,7 +450,7 @@ fn notifications_are_no_requests() {
     let mut talk = Talk::new(|_| ());
     for qp in QPNS {
         let notification = Packet {
-            payload: vec![0; 16],
+            payload: vec![0; 16].into(),
             ..Packet::new(Opcode::Cnp, qp, Psn::new(0))
         };
         talk.fine(usize::from(qp == QPNS[0]), notification);
@@ -529,7 +529,7 @@ fn messages_wait_for_credits() {
     };
     let part = |opcode, psn, ack_req, len| Packet {
         ack_req,
-        payload: vec![1; len],
+        payload: vec![1; len].into(),
         ..Packet::new(opcode, QPNS[1], Psn::new(psn))
     };
     let talk = || Talk::new(|spec| spec.credits = [true, false]);

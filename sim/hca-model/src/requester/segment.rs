@@ -231,7 +231,7 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
         Op::AtomicWrite { va, rkey, value } => {
             let dma_len = value.len() as u32;
             packet.ext.reth = Some(reth::Repr { va, rkey, dma_len });
-            packet.payload = value.to_vec();
+            packet.payload_of(value.len()).copy_from_slice(&value);
         }
         Op::Flush {
             va,
@@ -253,7 +253,7 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
                     compare_mask,
                     swap_mask,
                 } => {
-                    packet.payload = [compare_mask, swap_mask].map(u64::to_le_bytes).concat();
+                    packet.payload = [compare_mask, swap_mask].map(u64::to_le_bytes).concat().into();
                     (swap, compare)
                 }
                 Atomic::MaskedFetchAdd { add, boundaries } => (add, boundaries),
