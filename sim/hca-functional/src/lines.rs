@@ -6,7 +6,7 @@ use hca_abi::{Cqe, HwEventKind, HwEventWho, QpState, Qpc, WcStatus};
 use hca_fw_core::line_of;
 use hca_model::{Frame, Qp, QpConfig, Service, same_sender};
 use hca_regs as reg;
-use hca_wire::{Link, Operation, Psn, Syndrome};
+use hca_wire::{Link, Operation, Psn, Syndrome, reth};
 
 use crate::HostPort;
 use crate::body::Body;
@@ -36,7 +36,7 @@ struct Line {
     refused: Option<hca_model::SendRequest>,
     timer: Option<u64>,
     is_ready: bool,
-    /// Bytes of its last packet that was a MIDDLE one of a WRITE to another card.
+    /// Bytes of a MIDDLE packet of its WRITE to another card, of which the first packet has left.
     middle_bytes: usize,
     /// QP_COMM_EST has been told.
     is_established: bool,
@@ -390,10 +390,13 @@ impl Lines {
 
     /// A packet leaves the card, or not.
     pub fn packet_leaves(&mut self, line: u32, frame: &Frame, len_bytes: Option<usize>) {
-        if let Some(of) = self.lines[line as usize].as_deref_mut()
-            && is_middle_of_write(frame)
-        {
-            of.middle_bytes = len_bytes.unwrap_or(0);
+        let more_bytes = match frame.packet.opcode.operation() {
+            Some(Operation::WriteFirst) => reth::LEN,
+            Some(Operation::WriteMiddle) => 0,
+            _ => return,
+        };
+        if let Some(of) = self.lines[line as usize].as_deref_mut() {
+            of.middle_bytes = len_bytes.map_or(0, |len_bytes| len_bytes - more_bytes);
         }
     }
 
@@ -422,7 +425,11 @@ impl Lines {
     ) -> Option<Box<Frame>> {
         let line = *self.ready[port].front()?;
         let now = body.now_ns();
-        let mut frame = spare::take_long();
+        let mut frame = if count > 1 {
+            spare::take_long()
+        } else {
+            spare::take()
+        };
         let made = self.with(body, host, line, None, |of, reach| {
             frame.link = of.qp.next_link();
             let made = of.qp.put_middles(now, count, reach, &mut frame.packet);

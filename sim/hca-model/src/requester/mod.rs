@@ -180,7 +180,7 @@ impl Requester {
     }
 
     /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE that ask
-    /// for no answer. The first packet of a message is none of them, nor the next, nor one that is sent again.
+    /// for no answer. The first packet of a message is none of them, nor one that is sent again.
     pub fn middles_ahead(&self, config: &QpConfig) -> u32 {
         let sends_new = self.may_send() && self.cursor == self.sent && config.service.is_reliable();
         let found = self.queue.iter().rev().find(|wqe| wqe.contains(self.cursor));
@@ -188,7 +188,7 @@ impl Requester {
             return 0;
         };
         let at = self.cursor.distance_from(wqe.first) as u32;
-        if at < 2 {
+        if at == 0 {
             return 0;
         }
         let to_last = wqe.packets - 1 - at;

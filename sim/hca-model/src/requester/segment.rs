@@ -81,8 +81,8 @@ pub(super) fn build(
     Ok(())
 }
 
-/// A message with fewer packets has none that could go in one with others: its first one and the next go alone.
-const SMOOTH_PACKETS: u32 = 5;
+/// A message with fewer packets has none that could go in one with others: its first one and its last go alone.
+const SMOOTH_PACKETS: u32 = 4;
 
 /// It is a WRITE, and nothing is wrong with its data.
 fn is_smooth(wqe: &Wqe, config: &QpConfig, world: &mut dyn World) -> bool {
