@@ -391,6 +391,25 @@ fn holes_of_dropped_data_cost_no_retry() {
     }
 }
 
+/// Selective: where a pass was when the first hole came is remembered, however many others are asked for.
+#[test]
+fn a_pass_goes_on_behind_any_number_of_holes() {
+    let mut talk = Talk::new(|spec| spec.selective = true);
+    talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
+    talk.fine(0, write_only(2));
+    for (opcode, psn) in [
+        (Opcode::RcReadResponseFirst, 0xff_ffff),
+        (Opcode::RcReadResponseMiddle, 0),
+        (Opcode::RcReadResponseLast, 1),
+    ] {
+        talk.fine(1, data(opcode, psn, MTU as usize));
+    }
+    for _ in 0..40 {
+        talk.fine(0, request(Opcode::RcReadRequest, 0, 0x1000 + u64::from(MTU), MTU));
+    }
+    talk.fine(0, write_only(3));
+}
+
 /// Selective: a pass goes on from where it was, though the hole that came in between reached further.
 #[test]
 fn a_pass_goes_on_behind_a_hole_that_reached_further() {

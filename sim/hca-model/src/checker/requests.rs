@@ -303,10 +303,13 @@ impl Requests {
 
     /// It may go on later from where it is now.
     fn leaves_for(&mut self, to: Psn) {
+        // Every hole of one READ is left at the same place.
+        let from = self.cursor;
+        self.places.retain(|place| *place != from);
         if self.places.len() == CAUSES {
             self.places.pop_front();
         }
-        self.places.push_back(self.cursor);
+        self.places.push_back(from);
         self.cursor = to;
     }
 
