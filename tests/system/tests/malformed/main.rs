@@ -213,9 +213,15 @@ impl Bench {
         self.opposite.node.context.query_counters(1).unwrap()
     }
 
+    /// Packets that are longer than any may be never leave the link.
+    fn too_long(&self) -> u64 {
+        let counters = self.opposite.node.context.link_counters(1).unwrap();
+        counters.errors.port_rcv_errors().into()
+    }
+
     fn attack(&mut self, rng: &mut Rng, count: usize) -> PortCounters {
         self.renew();
-        let (before, come) = (self.counted(), self.come());
+        let (before, come, too_long) = (self.counted(), self.come(), self.too_long());
         let mut ends = std::mem::take(&mut self.ends);
         let each = count.div_ceil(ends.len());
         for left in (0..count).rev() {
@@ -237,8 +243,11 @@ impl Bench {
             duplicate_requests set_duplicate_requests, naks_sent set_naks_sent, rnr_naks_sent set_rnr_naks_sent,
             datagrams_without_receive set_datagrams_without_receive,
         }
-        let told =
-            passed.rx_packets() + passed.rx_crc_errors() + passed.rx_buffer_drops() + passed.rx_drops();
+        let told = passed.rx_packets()
+            + passed.rx_crc_errors()
+            + passed.rx_buffer_drops()
+            + passed.rx_drops()
+            + (self.too_long() - too_long);
         assert_eq!(
             told,
             self.come() - come,
@@ -355,6 +364,25 @@ fn sys_7_on_ethernet() {
 #[test]
 fn sys_7_on_infiniband() {
     siege(5, LinkKind::InfiniBand, 2 * BATCH);
+}
+
+/// Longer than the longest packet that there is: the link itself drops it, and says so.
+#[test]
+fn sys_7_longer_than_any_packet() {
+    let mut bench = Bench::new(9, LinkKind::Ethernet);
+    let whole = packets::longest(&bench.known);
+    for (more, is_too_long) in [(0, false), (64, true), (9000, true)] {
+        let (before, too_long) = (bench.counted(), bench.too_long());
+        let mut bytes = whole.clone();
+        bytes.resize(whole.len() + more, 0);
+        bench.opposite.model.put(bytes);
+        bench.settle();
+        let strays = bench.counted().stray_packets() - before.stray_packets();
+        assert_eq!(strays, u64::from(!is_too_long), "{more} more");
+        assert_eq!(bench.too_long() - too_long, u64::from(is_too_long), "{more} more");
+    }
+    bench.renew();
+    bench.check_life();
 }
 
 /// `make soak OPERATIONS=1000000`; START moves on to seeds not yet seen.

@@ -188,6 +188,30 @@ pub fn draw(rng: &mut Rng, known: &Knowledge, victim: &mut Victim) -> Vec<u8> {
     bytes
 }
 
+/// A WRITE as long as one can be, for nobody.
+pub fn longest(known: &Knowledge) -> Vec<u8> {
+    const PAYLOAD: usize = 4096;
+    let repr = PacketRepr {
+        link: known.link,
+        bth: bth::Repr {
+            opcode: Opcode::XrcWriteOnlyImm as u8,
+            pkey: 0xffff,
+            dest_qp: 0xf_ffff,
+            ..Default::default()
+        },
+        ext: ExtHeaders {
+            xrceth: Some(xrceth::Repr::default()),
+            reth: Some(reth::Repr::default()),
+            immdt: Some(immdt::Repr { imm: 0 }),
+            ..Default::default()
+        },
+        payload: &[0; PAYLOAD],
+    };
+    let mut bytes = vec![0; repr.buffer_len().expect("a known opcode")];
+    repr.emit(&mut bytes).expect("a packet of a known opcode");
+    bytes
+}
+
 /// Changes bytes, the length, the ends.
 fn spoil(rng: &mut Rng, link: &Link, bytes: &mut Vec<u8>) {
     let body = link.header_len();
