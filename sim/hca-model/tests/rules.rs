@@ -148,6 +148,18 @@ fn data(opcode: Opcode, psn: u32, len: usize) -> Packet {
     answer(opcode, psn, Syndrome::Ack { credit_code: 31 }, 1, len)
 }
 
+/// All data of a READ of the first three PSNs.
+#[track_caller]
+fn answer_three(talk: &mut Talk) {
+    for (opcode, psn) in [
+        (Opcode::RcReadResponseFirst, 0xff_ffff),
+        (Opcode::RcReadResponseMiddle, 0),
+        (Opcode::RcReadResponseLast, 1),
+    ] {
+        talk.fine(1, data(opcode, psn, MTU as usize));
+    }
+}
+
 /// REL-3, REL-6: not before the time is over, and not more often than `retry_cnt`.
 #[test]
 fn repetitions_wait_and_are_counted() {
@@ -379,13 +391,7 @@ fn what_a_port_may_drop_is_asked_for_again() {
 fn holes_of_dropped_data_cost_no_retry() {
     let mut talk = Talk::new(|spec| spec.selective = true);
     talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
-    for (opcode, psn) in [
-        (Opcode::RcReadResponseFirst, 0xff_ffff),
-        (Opcode::RcReadResponseMiddle, 0),
-        (Opcode::RcReadResponseLast, 1),
-    ] {
-        talk.fine(1, data(opcode, psn, MTU as usize));
-    }
+    answer_three(&mut talk);
     for _ in 0..9 {
         talk.fine(0, request(Opcode::RcReadRequest, 0, 0x1000 + u64::from(MTU), MTU));
     }
@@ -397,13 +403,7 @@ fn a_pass_goes_on_behind_any_number_of_holes() {
     let mut talk = Talk::new(|spec| spec.selective = true);
     talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
     talk.fine(0, write_only(2));
-    for (opcode, psn) in [
-        (Opcode::RcReadResponseFirst, 0xff_ffff),
-        (Opcode::RcReadResponseMiddle, 0),
-        (Opcode::RcReadResponseLast, 1),
-    ] {
-        talk.fine(1, data(opcode, psn, MTU as usize));
-    }
+    answer_three(&mut talk);
     for _ in 0..40 {
         talk.fine(0, request(Opcode::RcReadRequest, 0, 0x1000 + u64::from(MTU), MTU));
     }
