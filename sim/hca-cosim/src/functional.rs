@@ -139,8 +139,7 @@ impl PacketPort {
             && end.tx != end.rx
             && self.is_up
             && cable.is_up()
-            && cable.is_smooth(end.tx)
-            && !self.notes.is_on();
+            && cable.is_smooth(end.tx);
         is_smooth.then_some(ahead)
     }
 }
@@ -380,11 +379,11 @@ impl Functional {
             is_hushed: false,
             broken,
         };
-        for (index, port) in self.ports.iter().enumerate() {
+        for (index, port) in self.ports.iter_mut().enumerate() {
             let Some((most, bytes)) = port.middles_ahead(index, &self.card, cables) else {
                 continue;
             };
-            let Some(PacketEnd { cable, tx, .. }) = port.end else {
+            let Some(PacketEnd { cable, tx, kind, .. }) = port.end else {
                 continue;
             };
             let cable = &mut cables[cable];
@@ -395,6 +394,7 @@ impl Functional {
             let Some((frame, len_bytes)) = self.card.take_middles(&mut dma, index, (count, last)) else {
                 continue;
             };
+            port.notes.frame(last, kind, &frame, len_bytes);
             let pushed = cable.push_several(tx, first, Box::new(Passed { frame, len_bytes }));
             dma.broken.extend(pushed.err().map(|error| error.to_string()));
         }
@@ -460,13 +460,12 @@ impl Functional {
                 if !is_up {
                     continue;
                 }
-                let packet = if port.notes.is_on() {
-                    let bytes = packet.into_bytes();
-                    port.notes.beat(now, end.kind, &bytes, true);
-                    Outgoing::Bytes(bytes)
-                } else {
-                    packet
-                };
+                match &packet {
+                    Outgoing::Bytes(bytes) => port.notes.beat(now, end.kind, bytes, true),
+                    Outgoing::Frame { frame, len_bytes } => {
+                        port.notes.frame(now, end.kind, frame, *len_bytes);
+                    }
+                }
                 let pushed = end.send(now, cables, (packet, line));
                 dma.broken.extend(pushed.err().map(|error| error.to_string()));
             }
