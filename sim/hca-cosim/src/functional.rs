@@ -149,8 +149,6 @@ struct Dma<'a> {
     host: &'a mut Host,
     pcie: &'a mut PcieModel,
     now: u64,
-    /// What is written is nothing that anybody waits for.
-    is_hushed: bool,
     broken: &'a mut Vec<String>,
 }
 
@@ -181,7 +179,7 @@ impl HostPort for Dma<'_> {
     }
 
     fn write(&mut self, func: u8, addr: u64, bytes: &[u8]) -> bool {
-        let (faults, seen) = (self.host.fault_count(), self.host.writes_seen());
+        let faults = self.host.fault_count();
         let (mut at, mut rest) = (addr, bytes);
         while !rest.is_empty() {
             let lane = (at % LINE_BYTES as u64) as usize;
@@ -202,14 +200,11 @@ impl HostPort for Dma<'_> {
             at = at.wrapping_add(now.len() as u64);
             rest = later;
         }
-        if self.is_hushed {
-            self.host.unsee_writes(seen);
-        }
         self.host.fault_count() == faults
     }
 
     fn hush(&mut self, on: bool) {
-        self.is_hushed = on;
+        self.host.hush(on);
     }
 
     fn interrupt(&mut self, func: u8, vector: u16) {
@@ -376,7 +371,6 @@ impl Functional {
             host,
             pcie,
             now,
-            is_hushed: false,
             broken,
         };
         for (index, port) in self.ports.iter_mut().enumerate() {
@@ -431,7 +425,6 @@ impl Functional {
             host,
             pcie,
             now,
-            is_hushed: false,
             broken: violations,
         };
         card.advance(&mut dma, now);

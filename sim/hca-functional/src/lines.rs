@@ -550,10 +550,6 @@ fn judge(of: &mut Line, reach: &mut Reach<'_>, frame: &Frame) -> bool {
     violation.is_none()
 }
 
-pub(crate) fn is_middle_of_write(frame: &Frame) -> bool {
-    frame.packet.opcode.operation() == Some(Operation::WriteMiddle)
-}
-
 /// What an acknowledge says, for the counters.
 fn syndrome_of(packet: &hca_model::Packet) -> Option<Syndrome> {
     packet.ext.aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome))
