@@ -4,7 +4,7 @@ mod answers;
 mod credits;
 mod segment;
 
-pub(crate) use segment::opcode_of;
+pub(crate) use segment::{STAGE_BYTES, opcode_of};
 
 use std::collections::VecDeque;
 

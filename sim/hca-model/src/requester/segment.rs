@@ -93,7 +93,7 @@ fn is_smooth(wqe: &Wqe, config: &QpConfig, world: &mut dyn World) -> bool {
 }
 
 /// Bytes that are asked of memory at a time.
-const STAGE_BYTES: u32 = 1 << 18;
+pub(crate) const STAGE_BYTES: u32 = 1 << 18;
 
 /// So many bytes of a WQE from an offset on as there is room for. Where memory is far and the WQE has more than those,
 /// more are fetched with them, into the room that is spare; where not all of that may be read these alone are.

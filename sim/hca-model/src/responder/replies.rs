@@ -7,9 +7,9 @@ use hca_wire::{NakCode, Operation, Psn, Syndrome, aeth, atomic_ack_eth};
 
 use super::Failed;
 use crate::config::QpConfig;
-use crate::memory::{Access, Sge};
+use crate::memory::{Access, Refusal, Sge};
 use crate::packet::Packet;
-use crate::requester::opcode_of;
+use crate::requester::{STAGE_BYTES, opcode_of};
 use crate::world::World;
 
 /// Repetitions that wait at most: what is asked for more often is asked for again.
@@ -52,6 +52,59 @@ pub(super) struct Replies {
     queue: VecDeque<Reply>,
     /// Results of atomics, for those who ask again (REL-19).
     results: VecDeque<(Psn, Option<u64>)>,
+    ahead: Ahead,
+}
+
+/// Of a READ whose memory is far: data that has been fetched before its packet's turn.
+#[derive(Default)]
+struct Ahead {
+    /// Whose it is, by its first PSN, and where in it the bytes begin.
+    what: Option<(Psn, u32)>,
+    bytes: Vec<u8>,
+}
+
+impl Ahead {
+    /// Bytes of a READ from an offset on, as many as there is room for.
+    fn read(
+        &mut self,
+        fetched: &Fetched,
+        offset: u32,
+        config: &QpConfig,
+        world: &mut dyn World,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        let len = out.len() as u32;
+        let piece = |len| {
+            let addr = fetched.range.addr.wrapping_add(offset.into());
+            Sge::new(fetched.range.lkey, addr, len)
+        };
+        let left = fetched.range.len - offset;
+        if let Some((first, begin)) = self.what
+            && first == fetched.first
+            && let Some(from) = offset.checked_sub(begin)
+            && let Some(bytes) = self.bytes.get(from as usize..(from + len) as usize)
+        {
+            // The region may have gone away in the meantime.
+            world.check(config, piece(len), Access::REMOTE_READ)?;
+            out.copy_from_slice(bytes);
+            if len == left {
+                self.what = None;
+            }
+            return Ok(());
+        }
+        self.what = None;
+        if left > len && world.is_far() {
+            let more = left.min(STAGE_BYTES.max(len));
+            self.bytes.resize(more as usize, 0);
+            let all = world.read_to(config, piece(more), Access::REMOTE_READ, &mut self.bytes);
+            if all.is_ok() {
+                out.copy_from_slice(&self.bytes[..len as usize]);
+                self.what = Some((fetched.first, offset));
+                return Ok(());
+            }
+        }
+        world.read_to(config, piece(len), Access::REMOTE_READ, out)
+    }
 }
 
 impl Replies {
@@ -153,6 +206,7 @@ impl Replies {
         };
         if !self.queue.back().is_some_and(is_nak) {
             self.queue.clear();
+            self.ahead.what = None;
         }
     }
 
@@ -216,21 +270,12 @@ impl Replies {
         };
         response(packet, config, operation, psn, msn);
         let payload = packet.payload_of(len as usize);
-        if len > 0 {
-            let piece = Sge::new(
-                fetched.range.lkey,
-                fetched.range.addr.wrapping_add(offset.into()),
-                len,
-            );
-            if world
-                .read_to(config, piece, Access::REMOTE_READ, payload)
-                .is_err()
-            {
-                // The region went away in the meantime.
-                self.queue.clear();
-                self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
-                return Err(Failed(None));
-            }
+        if len > 0 && self.ahead.read(&fetched, offset, config, world, payload).is_err() {
+            // The region went away in the meantime.
+            self.queue.clear();
+            self.ahead.what = None;
+            self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
+            return Err(Failed(None));
         }
         if fetched.next != fetched.end {
             self.queue.push_front(Reply::Data { fetched, msn, fresh });
