@@ -252,10 +252,7 @@ impl PacketRepr<'_> {
     pub fn emit_headers(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
         let opcode = Opcode::try_from(self.bth.opcode)?;
         self.ext.check(opcode)?;
-        let (need_bytes, have_bytes) = (
-            self.link.header_len() + bth::LEN + opcode.ext_len(),
-            buffer.len(),
-        );
+        let (need_bytes, have_bytes) = (self.link.header_len() + bth::LEN + opcode.ext_len(), buffer.len());
         if have_bytes < need_bytes {
             return Err(WireError::BufferTooSmall {
                 need_bytes,
