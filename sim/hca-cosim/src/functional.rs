@@ -131,6 +131,8 @@ impl PacketPort {
     /// Packets that the card may send later than it could, because nobody misses them before the one behind them comes:
     /// how many, and how many bytes each has.
     fn middles_ahead(&self, index: usize, card: &Card, cables: &[Cable]) -> Option<(u32, usize)> {
+        /// Not half of the shortest time-out, in which the peer has to see some of what it waits for.
+        const AWAITED_CYCLES: u64 = 1000;
         // Asked first: most of the time there are none.
         let ahead = card.middles_ahead(index)?;
         let end = self.end.as_ref()?;
@@ -140,7 +142,17 @@ impl PacketPort {
             && self.is_up
             && cable.is_up()
             && cable.is_smooth(end.tx);
-        is_smooth.then_some(ahead)
+        if !is_smooth {
+            return None;
+        }
+        let mut count = ahead.count;
+        if ahead.is_awaited {
+            let behind = |count| cable.ready_cycle_behind(end.tx, count, ahead.len_bytes);
+            let cycles_of_16 = (behind(16) - behind(0)).max(1);
+            let most = 16 * AWAITED_CYCLES / cycles_of_16;
+            count = count.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
+        }
+        Some((count, ahead.len_bytes))
     }
 }
 

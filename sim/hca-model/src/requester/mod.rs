@@ -4,7 +4,7 @@ mod answers;
 mod credits;
 mod segment;
 
-pub(crate) use segment::{STAGE_BYTES, opcode_of};
+pub(crate) use segment::{SMOOTH_PACKETS, STAGE_BYTES, opcode_of};
 
 use std::collections::VecDeque;
 
@@ -179,8 +179,8 @@ impl Requester {
         true
     }
 
-    /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE that ask
-    /// for no answer. The first packet of a message is none of them, nor one that is sent again.
+    /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE or a SEND
+    /// that ask for no answer. The first packet of a message is none of them, nor one that is sent again.
     pub fn middles_ahead(&self, config: &QpConfig) -> u32 {
         let sends_new = self.may_send() && self.cursor == self.sent && config.service.is_reliable();
         let found = self.queue.iter().rev().find(|wqe| wqe.contains(self.cursor));

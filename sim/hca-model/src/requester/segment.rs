@@ -82,12 +82,12 @@ pub(super) fn build(
 }
 
 /// A message with fewer packets has none that could go in one with others: its first one and its last go alone.
-const SMOOTH_PACKETS: u32 = 4;
+pub(crate) const SMOOTH_PACKETS: u32 = 4;
 
-/// It is a WRITE, and nothing is wrong with its data.
+/// It is a WRITE or a SEND, and nothing is wrong with its data.
 fn is_smooth(wqe: &Wqe, config: &QpConfig, world: &mut dyn World) -> bool {
     let mut entries = wqe.request.sges.iter().filter(|entry| entry.len > 0);
-    matches!(wqe.request.op, Op::Write { .. })
+    matches!(wqe.request.op, Op::Write { .. } | Op::Send { .. })
         && wqe.request.inline.is_none()
         && entries.all(|entry| world.check(config, *entry, Access::NONE).is_ok())
 }
@@ -274,8 +274,8 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
     }
 }
 
-/// Bytes of the payload of packet `psn` of a READ's response.
-pub(super) fn response_len(wqe: &Wqe, psn: Psn, mtu: u32) -> u32 {
+/// Bytes of the payload of packet `psn` of a READ's response, or of it and those that follow, `count` in all.
+pub(super) fn response_len(wqe: &Wqe, (psn, count): (Psn, u32), mtu: u32) -> u32 {
     let offset = psn.distance_from(wqe.first) as u32 * mtu;
-    (wqe.len - offset).min(mtu)
+    (wqe.len - offset).min(mtu * count)
 }

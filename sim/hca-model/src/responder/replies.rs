@@ -22,6 +22,8 @@ pub(super) struct Fetched {
     pub next: Psn,
     pub end: Psn,
     pub range: Sge,
+    /// Its packets may travel as one.
+    pub is_smooth: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +249,40 @@ impl Replies {
         }
         packet.payload.clear();
         Some(Ok(()))
+    }
+
+    /// See [`super::Responder::middles_ahead`].
+    pub fn middles_ahead(&self) -> u32 {
+        match self.queue.front() {
+            Some(Reply::Data { fetched, .. }) if fetched.is_smooth && fetched.next != fetched.first => {
+                fetched.end.distance_from(fetched.next) as u32 - 1
+            }
+            _ => 0,
+        }
+    }
+
+    /// See [`super::Responder::put_middles`].
+    pub fn put_middles(
+        &mut self,
+        count: u32,
+        config: &QpConfig,
+        world: &mut dyn World,
+        packet: &mut Packet,
+    ) -> bool {
+        let Some(Reply::Data { fetched, msn, .. }) = self.queue.front_mut() else {
+            return false;
+        };
+        let offset = fetched.next.distance_from(fetched.first) as u32 * config.mtu_bytes();
+        response(packet, config, Operation::ReadResponseMiddle, fetched.next, *msn);
+        packet.count = count;
+        let payload = packet.payload_of((config.mtu_bytes() * count) as usize);
+        if self.ahead.read(fetched, offset, config, world, payload).is_err() {
+            // One after the other, so that the right one is at fault.
+            fetched.is_smooth = false;
+            return false;
+        }
+        fetched.next = fetched.next.wrapping_add(count);
+        true
     }
 
     /// One packet of a READ's data.
