@@ -409,6 +409,37 @@ fn random_programs_do_the_same() {
     }
 }
 
+/// Where no packet is lost the same programs take the same time and send the same packets, whether these travel as one
+/// or each for itself because somebody looks.
+#[test]
+fn who_looks_at_random_programs_changes_nothing() {
+    Design::Model.choose();
+    let options = Options {
+        link: Some(LinkKind::Ethernet),
+        switches: Some(0),
+        faults: Some("".parse().unwrap()),
+        ..Options::default()
+    };
+    let (mut looks, mut packets) = (0, 0);
+    for seed in 200..280 {
+        let run = |judged| {
+            let options = Options {
+                judged,
+                ..options.clone()
+            };
+            run(seed, &options).unwrap_or_else(|failure| panic!("judged {judged}: {failure}"))
+        };
+        let (seen, unseen) = (run(true), run(false));
+        looks += seen.judged;
+        packets += unseen.cable.a_to_b.sent_packets;
+        assert_eq!(unseen, Report { judged: 0, ..seen }, "seed {seed}");
+    }
+    assert!(
+        looks > 10_000 && packets > 10_000,
+        "{looks} looks, {packets} packets"
+    );
+}
+
 #[test]
 fn many_random_programs_on_the_model() {
     Design::Model.choose();
