@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 use hca_wire::{NakCode, Operation, Psn, Syndrome, aeth, atomic_ack_eth};
 
 use super::Failed;
+use crate::ahead::Ahead;
 use crate::config::QpConfig;
 use crate::memory::{Access, Refusal, Sge};
 use crate::packet::Packet;
-use crate::requester::{STAGE_BYTES, opcode_of};
+use crate::requester::opcode_of;
 use crate::world::World;
 
 /// Repetitions that wait at most: what is asked for more often is asked for again.
@@ -54,59 +55,34 @@ pub(super) struct Replies {
     queue: VecDeque<Reply>,
     /// Results of atomics, for those who ask again (REL-19).
     results: VecDeque<(Psn, Option<u64>)>,
-    ahead: Ahead,
+    /// Data of a READ that has been fetched before its packets' turn, and whose by its first PSN.
+    ahead: (Option<Psn>, Ahead),
 }
 
-/// Of a READ whose memory is far: data that has been fetched before its packet's turn.
-#[derive(Default)]
-struct Ahead {
-    /// Whose it is, by its first PSN, and where in it the bytes begin.
-    what: Option<(Psn, u32)>,
-    bytes: Vec<u8>,
-}
-
-impl Ahead {
-    /// Bytes of a READ from an offset on, as many as there is room for.
-    fn read(
-        &mut self,
-        fetched: &Fetched,
-        offset: u32,
-        config: &QpConfig,
-        world: &mut dyn World,
-        out: &mut [u8],
-    ) -> Result<(), Refusal> {
-        let len = out.len() as u32;
-        let piece = |len| {
-            let addr = fetched.range.addr.wrapping_add(offset.into());
-            Sge::new(fetched.range.lkey, addr, len)
-        };
-        let left = fetched.range.len - offset;
-        if let Some((first, begin)) = self.what
-            && first == fetched.first
-            && let Some(from) = offset.checked_sub(begin)
-            && let Some(bytes) = self.bytes.get(from as usize..(from + len) as usize)
-        {
-            // The region may have gone away in the meantime.
-            world.check(config, piece(len), Access::REMOTE_READ)?;
-            out.copy_from_slice(bytes);
-            if len == left {
-                self.what = None;
-            }
-            return Ok(());
-        }
-        self.what = None;
-        if left > len && world.is_far() {
-            let more = left.min(STAGE_BYTES.max(len));
-            self.bytes.resize(more as usize, 0);
-            let all = world.read_to(config, piece(more), Access::REMOTE_READ, &mut self.bytes);
-            if all.is_ok() {
-                out.copy_from_slice(&self.bytes[..len as usize]);
-                self.what = Some((fetched.first, offset));
-                return Ok(());
-            }
-        }
-        world.read_to(config, piece(len), Access::REMOTE_READ, out)
+/// Bytes of a READ from an offset on, as many as there is room for.
+fn read(
+    (whose, ahead): &mut (Option<Psn>, Ahead),
+    (fetched, offset): (&Fetched, u32),
+    config: &QpConfig,
+    world: &mut dyn World,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    let (left, len) = (fetched.range.len - offset, out.len() as u32);
+    let piece = |len| {
+        let addr = fetched.range.addr.wrapping_add(offset.into());
+        Sge::new(fetched.range.lkey, addr, len)
+    };
+    if whose.replace(fetched.first) != Some(fetched.first) {
+        ahead.clear();
     }
+    if ahead.has(offset, len) {
+        // The region may have gone away in the meantime.
+        world.check(config, piece(len), Access::REMOTE_READ)?;
+    }
+    let is_far = world.is_far();
+    ahead.read((offset, left), is_far, out, |bytes| {
+        world.read_to(config, piece(bytes.len() as u32), Access::REMOTE_READ, bytes)
+    })
 }
 
 impl Replies {
@@ -208,7 +184,7 @@ impl Replies {
         };
         if !self.queue.back().is_some_and(is_nak) {
             self.queue.clear();
-            self.ahead.what = None;
+            self.ahead.1.clear();
         }
     }
 
@@ -276,7 +252,7 @@ impl Replies {
         response(packet, config, Operation::ReadResponseMiddle, fetched.next, *msn);
         packet.count = count;
         let payload = packet.payload_of((config.mtu_bytes() * count) as usize);
-        if self.ahead.read(fetched, offset, config, world, payload).is_err() {
+        if read(&mut self.ahead, (fetched, offset), config, world, payload).is_err() {
             // One after the other, so that the right one is at fault.
             fetched.is_smooth = false;
             return false;
@@ -306,10 +282,10 @@ impl Replies {
         };
         response(packet, config, operation, psn, msn);
         let payload = packet.payload_of(len as usize);
-        if len > 0 && self.ahead.read(&fetched, offset, config, world, payload).is_err() {
+        if len > 0 && read(&mut self.ahead, (&fetched, offset), config, world, payload).is_err() {
             // The region went away in the meantime.
             self.queue.clear();
-            self.ahead.what = None;
+            self.ahead.1.clear();
             self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
             return Err(Failed(None));
         }
