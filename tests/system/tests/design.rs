@@ -211,8 +211,8 @@ fn who_looks_at_packets_changes_nothing() {
 }
 
 /// Long WRITEs, READs and SENDs in both directions, with short ones of other connections among them, on two fast cards:
-/// every completion of both, with the cycle in which the card wrote it; what the cable has carried; and how often a card had
-/// something to do.
+/// every completion of both, with the cycle in which the card wrote it; what the cable has carried; and how often a card
+/// had something to do.
 fn crowd(capture: Option<PathBuf>, late: bool) -> (Vec<(usize, u64, u64)>, CableStats, u64) {
     const LONG: u32 = 60_000;
     let config = RigConfig {
@@ -323,8 +323,8 @@ fn who_looks_at_a_crowd_changes_nothing() {
     }
 }
 
-/// A long message for whose end there is no place: what both programs are told, which kilobytes of its place are as they
-/// were, and how often a card had something to do.
+/// A long message for whose end there is no place: what both programs are told, which kilobytes of its place are as
+/// they were, and how often a card had something to do.
 fn broken(case: u32, capture: Option<PathBuf>) -> (Vec<Told>, Vec<u64>, u64) {
     const LEN: u32 = 30_000;
     let config = RigConfig {
