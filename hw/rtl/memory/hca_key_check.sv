@@ -11,10 +11,24 @@ module hca_key_check
   output logic [63:0] page_pos_o  // of va from the start of the list's first page
 );
 
+  // Three numbers and one as two numbers. The one is what makes a complement a negative.
+  typedef struct packed {
+    logic [66:0] sum;
+    logic [66:0] carry;
+  } pair_t;
+
+  function automatic pair_t carry_save(input logic [66:0] a, input logic [66:0] b, input logic [66:0] c);
+    logic [66:0] both;
+    both       = (a & b) | (a & c) | (b & c);
+    carry_save = '{sum: a ^ b ^ c, carry: {both[65:0], 1'b1}};
+  endfunction
+
+  pair_t       region_pos, behind, reached;
   logic        row_ok, right_ok, range_ok, page_ok, local_only, flush;
-  logic [63:0] region_offset;
-  logic [64:0] range_end, page_pos;
+  logic [63:0] region_start, region_offset;
+  logic [64:0] page_pos;
   logic [32:0] need;   // bytes that must be inside the region
+  logic [66:0] room;   // what the region has behind them; negative: they reach beyond its end
 
   // A window of type 2 is no key for any other QP (type 2B).
   assign row_ok   = mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func)
@@ -38,19 +52,25 @@ module hca_key_check
     if (local_only && mpt_i.is_window) right_ok = 1'b0;
   end
 
-  // 65 bits: neither sum can wrap.
   assign flush     = seg_i.access inside {AccFlush, AccFlushAll};
   assign need      = (flush || seg_i.chk_bytes > 32'(seg_i.len_bytes)) ? 33'(seg_i.chk_bytes) : 33'(seg_i.len_bytes);
   // Every address of a null region is inside it; its zeros are two of the smallest pages, which a segment that begins
   // in the first one never leaves.
-  assign region_offset = mpt_i.zero_based ? seg_i.va : seg_i.va - mpt_i.start;
+  assign region_start  = mpt_i.zero_based ? '0 : mpt_i.start;
+  assign region_offset = seg_i.va - region_start;
   // A FLUSH may be of no bytes, or name none: it reads the first one of the region.
   assign offset_o  = mpt_i.is_null ? 64'(seg_i.va[MinPageShift-1:0]) : flush ? '0 : region_offset;
-  assign range_end = 65'(region_offset) + 65'(need);
-  assign range_ok  = mpt_i.is_null || seg_i.access == AccFlushAll
-                     || ((mpt_i.zero_based || seg_i.va >= mpt_i.start) && (range_end <= 65'(mpt_i.length)));
+  // One chain for each sum, in front of it a row of gates for each number beyond the second. Wide enough that none wraps;
+  // an address in front of the region is refused whatever they say.
+  assign region_pos = carry_save(67'(mpt_i.list_offset), 67'(seg_i.va), ~67'(region_start));
+  assign behind     = carry_save(67'(mpt_i.length), 67'(region_start), ~67'(need));
+  assign reached    = carry_save(behind.sum, behind.carry, ~67'(seg_i.va));
+  assign room       = reached.sum + reached.carry;
+  assign range_ok   = mpt_i.is_null || seg_i.access == AccFlushAll
+                      || (seg_i.va >= region_start && !room[66]);
 
-  assign page_pos   = 65'(mpt_i.list_offset) + 65'(offset_o);
+  // Of a null region nobody asks.
+  assign page_pos   = flush ? 65'(mpt_i.list_offset) : 65'(region_pos.sum + region_pos.carry);
   assign page_pos_o = page_pos[63:0];
 
   always_comb begin
@@ -62,6 +82,6 @@ module hca_key_check
   end
 
   logic unused_bits;
-  assign unused_bits = ^{seg_i, mpt_i};
+  assign unused_bits = ^{seg_i, mpt_i, room[65:0]};
 
 endmodule

@@ -75,6 +75,7 @@ module hca_line_cache
   logic              p1_early_q, p1_leaves;  // its data was read with its tag; it leaves from here
   logic              h_valid_q, drop_q, p1_moves, p1_takes, may_leave;
   logic [$clog2(Waiting):0] waiting;
+  logic              h_err, h_out, p1_out;   // an item at H, at P1 leaves
 
   assign in_slot    = fold(64'(in_num_i)) ^ fold(64'(in_owner_i));
   // P1 surely moves, whether its line is here or not: that comes too late for those in front.
@@ -84,10 +85,11 @@ module hca_line_cache
   assign accept     = in_valid_i && in_ready_o;
   assign early      = accept && may_leave;
   // The RAM is read while the item before takes the same slot: then the slot has that one's tag.
-  assign p1_hit     = (taken_q && same_q) ? last_tag_q == p1_tag_q : tag_rdata == p1_tag_q;
+  // Both comparisons side by side: the RAM's comes late.
+  assign p1_hit     = (taken_q && same_q && last_tag_q == p1_tag_q) || (!(taken_q && same_q) && tag_rdata == p1_tag_q);
   assign p1_miss    = p1_line_q && !p1_hit;
   assign p1_takes   = p1_valid_q && p1_miss && wait_ready && ask_ready;
-  assign p1_move    = p1_leaves ? out_ready_i && out_valid_o : p1_valid_q && wait_ready && (!p1_miss || ask_ready);
+  assign p1_move    = p1_leaves ? out_ready_i && p1_out : p1_valid_q && wait_ready && (!p1_miss || ask_ready);
 
   always_ff @(posedge clk_i) begin
     if (accept) begin
@@ -236,11 +238,14 @@ module hca_line_cache
   assign p1_leaves = p1_valid_q && may_leave && (!p1_line_q || (p1_early_q && !p1_miss));
 
   // The place for one slot to be emptied is free again before it is needed.
-  assign out_valid_o = (p1_leaves || (h_valid_q && (!h_fills || rsp_valid_i))) && !(out_err_o && drop_q);
+  assign h_err       = h_q.line && (h_q.miss ? rsp_i.err : ram_err);
+  assign h_out       = h_valid_q && (!h_fills || rsp_valid_i) && !(h_err && drop_q);
+  assign p1_out      = p1_leaves && !(p1_line_q && ram_err && drop_q);
+  assign out_valid_o = h_out || p1_out;   // never both: P1 leaves where nothing waits
   assign out_data_o  = h_fills ? rsp_i.data : ram_data;
-  assign out_err_o   = h_valid_q ? h_q.line && (h_q.miss ? rsp_i.err : ram_err) : p1_line_q && ram_err;
+  assign out_err_o   = h_valid_q ? h_err : p1_line_q && ram_err;
   assign out_note_o  = h_valid_q ? h_q.note : p1_note_q;
-  assign h_move      = out_valid_o && out_ready_i && h_valid_q;
+  assign h_move      = h_out && out_ready_i;
   assign rsp_ready_o = h_fills && h_move;
   assign idle_o      = !p1_valid_q && waiting == '0 && !h_valid_q;
 
