@@ -235,19 +235,10 @@ impl PacketRepr<'_> {
             });
         }
 
-        let pad_len = self.payload.len().next_multiple_of(4) - self.payload.len();
         let mut out = Cursor { bytes: buffer, at: 0 };
-        emit_link(&self.link, covered_len, &mut out);
-        out.put(
-            &bth::Repr {
-                pad_count: pad_len as u8,
-                ..self.bth
-            }
-            .to_bytes(),
-        );
-        self.ext.emit(&mut out);
+        self.put_headers(covered_len, &mut out);
         out.put(self.payload);
-        out.put(&[0; 3][..pad_len]);
+        out.put(&[0; 3][..self.pad_len()]);
         let icrc = self.link.icrc(&out.bytes[self.link.covered_offset()..out.at]);
         out.put(&icrc.to_be_bytes());
         if let Link::InfiniBand { .. } = self.link {
@@ -255,6 +246,38 @@ impl PacketRepr<'_> {
             out.put(&vcrc.to_be_bytes());
         }
         Ok(out.at)
+    }
+
+    /// Writes what is in front of the payload, as [`PacketRepr::emit`] does, and returns its length.
+    pub fn emit_headers(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
+        let opcode = Opcode::try_from(self.bth.opcode)?;
+        self.ext.check(opcode)?;
+        let (need_bytes, have_bytes) = (self.link.header_len() + bth::LEN + opcode.ext_len(), buffer.len());
+        if have_bytes < need_bytes {
+            return Err(WireError::BufferTooSmall {
+                need_bytes,
+                have_bytes,
+            });
+        }
+        let mut out = Cursor { bytes: buffer, at: 0 };
+        self.put_headers(self.len_with_icrc(opcode) - self.link.covered_offset(), &mut out);
+        Ok(out.at)
+    }
+
+    fn pad_len(&self) -> usize {
+        self.payload.len().next_multiple_of(4) - self.payload.len()
+    }
+
+    fn put_headers(&self, covered_len: usize, out: &mut Cursor<'_>) {
+        emit_link(&self.link, covered_len, out);
+        out.put(
+            &bth::Repr {
+                pad_count: self.pad_len() as u8,
+                ..self.bth
+            }
+            .to_bytes(),
+        );
+        self.ext.emit(out);
     }
 }
 

@@ -85,6 +85,13 @@ proptest! {
         let pad_count = packet.bth().pad_count;
         prop_assert_eq!(*packet.bth(), bth::Repr { pad_count, ..bth });
 
+        let mut headers = [0; 160];
+        let headers_len = repr.emit_headers(&mut headers).unwrap();
+        let behind = (payload.len() + usize::from(pad_count)) + 4;
+        prop_assert!([headers_len + behind, headers_len + behind + 2].contains(&buffer.len()));
+        prop_assert_eq!(&headers[..headers_len], &buffer[..headers_len]);
+        prop_assert!(repr.emit_headers(&mut headers[..headers_len - 1]).is_err());
+
         let mut again = vec![0; buffer.len()];
         packet.repr().emit(&mut again).unwrap();
         prop_assert_eq!(&again, &buffer);

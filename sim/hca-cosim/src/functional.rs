@@ -131,6 +131,8 @@ impl PacketPort {
     /// Packets that the card may send later than it could, because nobody misses them before the one behind them comes:
     /// how many, and how many bytes each has.
     fn middles_ahead(&self, index: usize, card: &Card, cables: &[Cable]) -> Option<(u32, usize)> {
+        /// Not half of the shortest time-out, in which the peer has to see some of what it waits for.
+        const AWAITED_CYCLES: u64 = 1000;
         // Asked first: most of the time there are none.
         let ahead = card.middles_ahead(index)?;
         let end = self.end.as_ref()?;
@@ -139,9 +141,18 @@ impl PacketPort {
             && end.tx != end.rx
             && self.is_up
             && cable.is_up()
-            && cable.is_smooth(end.tx)
-            && !self.notes.is_on();
-        is_smooth.then_some(ahead)
+            && cable.is_smooth(end.tx);
+        if !is_smooth {
+            return None;
+        }
+        let mut count = ahead.count;
+        if ahead.is_awaited {
+            let behind = |count| cable.ready_cycle_behind(end.tx, count, ahead.len_bytes);
+            let cycles_of_16 = (behind(16) - behind(0)).max(1);
+            let most = 16 * AWAITED_CYCLES / cycles_of_16;
+            count = count.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
+        }
+        Some((count, ahead.len_bytes))
     }
 }
 
@@ -150,8 +161,6 @@ struct Dma<'a> {
     host: &'a mut Host,
     pcie: &'a mut PcieModel,
     now: u64,
-    /// What is written is nothing that anybody waits for.
-    is_hushed: bool,
     broken: &'a mut Vec<String>,
 }
 
@@ -182,7 +191,7 @@ impl HostPort for Dma<'_> {
     }
 
     fn write(&mut self, func: u8, addr: u64, bytes: &[u8]) -> bool {
-        let (faults, seen) = (self.host.fault_count(), self.host.writes_seen());
+        let faults = self.host.fault_count();
         let (mut at, mut rest) = (addr, bytes);
         while !rest.is_empty() {
             let lane = (at % LINE_BYTES as u64) as usize;
@@ -203,14 +212,11 @@ impl HostPort for Dma<'_> {
             at = at.wrapping_add(now.len() as u64);
             rest = later;
         }
-        if self.is_hushed {
-            self.host.unsee_writes(seen);
-        }
         self.host.fault_count() == faults
     }
 
     fn hush(&mut self, on: bool) {
-        self.is_hushed = on;
+        self.host.hush(on);
     }
 
     fn interrupt(&mut self, func: u8, vector: u16) {
@@ -377,14 +383,13 @@ impl Functional {
             host,
             pcie,
             now,
-            is_hushed: false,
             broken,
         };
-        for (index, port) in self.ports.iter().enumerate() {
+        for (index, port) in self.ports.iter_mut().enumerate() {
             let Some((most, bytes)) = port.middles_ahead(index, &self.card, cables) else {
                 continue;
             };
-            let Some(PacketEnd { cable, tx, .. }) = port.end else {
+            let Some(PacketEnd { cable, tx, kind, .. }) = port.end else {
                 continue;
             };
             let cable = &mut cables[cable];
@@ -395,6 +400,7 @@ impl Functional {
             let Some((frame, len_bytes)) = self.card.take_middles(&mut dma, index, (count, last)) else {
                 continue;
             };
+            port.notes.frame(last, kind, &frame, len_bytes);
             let pushed = cable.push_several(tx, first, Box::new(Passed { frame, len_bytes }));
             dma.broken.extend(pushed.err().map(|error| error.to_string()));
         }
@@ -431,7 +437,6 @@ impl Functional {
             host,
             pcie,
             now,
-            is_hushed: false,
             broken: violations,
         };
         card.advance(&mut dma, now);
@@ -460,13 +465,12 @@ impl Functional {
                 if !is_up {
                     continue;
                 }
-                let packet = if port.notes.is_on() {
-                    let bytes = packet.into_bytes();
-                    port.notes.beat(now, end.kind, &bytes, true);
-                    Outgoing::Bytes(bytes)
-                } else {
-                    packet
-                };
+                match &packet {
+                    Outgoing::Bytes(bytes) => port.notes.beat(now, end.kind, bytes, true),
+                    Outgoing::Frame { frame, len_bytes } => {
+                        port.notes.frame(now, end.kind, frame, *len_bytes);
+                    }
+                }
                 let pushed = end.send(now, cables, (packet, line));
                 dma.broken.extend(pushed.err().map(|error| error.to_string()));
             }

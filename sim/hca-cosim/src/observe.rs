@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use hca_functional::Frame;
 use hca_host::{IommuMap, SharedWrite};
 use hca_link::LinkKind;
 
@@ -26,16 +27,18 @@ pub struct Session {
     pub pid: i32,
 }
 
-/// A packet that a card has put on the wire.
+/// A packet that a card has put on the wire, or several of a connection whose PSNs follow each other.
 #[derive(Clone, Copy, Debug)]
 pub struct SentPacket {
-    /// Cycle of its last beat.
+    /// Cycle of its last beat; of several that of the last one.
     pub cycle: u64,
+    /// How many packets; what follows is that of the first.
+    pub count: u32,
     /// Kind of the cable that it left by.
     pub link: LinkKind,
     /// Length.
     pub len_bytes: u32,
-    /// Its first bytes; zeros after the end of a shorter one.
+    /// Its first bytes; zeros after the end of a shorter one, and, if it was never written, in place of its payload.
     pub head: [u8; PACKET_HEAD_BYTES],
 }
 
@@ -86,10 +89,6 @@ impl PacketNotes {
         self.on = on;
     }
 
-    pub fn is_on(&self) -> bool {
-        self.on
-    }
-
     /// A beat goes out.
     #[inline]
     pub fn beat(&mut self, cycle: u64, link: LinkKind, bytes: &[u8], is_last: bool) {
@@ -104,12 +103,30 @@ impl PacketNotes {
         if is_last {
             self.sent.push(SentPacket {
                 cycle,
+                count: 1,
                 link,
                 len_bytes: self.len_bytes as u32,
                 head: self.head,
             });
             (self.head, self.len_bytes) = ([0; PACKET_HEAD_BYTES], 0);
         }
+    }
+
+    /// A packet that is not written out goes out, or several as one, each of so many bytes.
+    pub fn frame(&mut self, cycle: u64, link: LinkKind, frame: &Frame, len_bytes: usize) {
+        if !self.on {
+            return;
+        }
+        let mut head = [0; PACKET_HEAD_BYTES];
+        // More than any headers have.
+        frame.write_headers(&mut head);
+        self.sent.push(SentPacket {
+            cycle,
+            count: frame.packet.count,
+            link,
+            len_bytes: len_bytes as u32,
+            head,
+        });
     }
 
     pub fn take(&mut self) -> Vec<SentPacket> {

@@ -41,6 +41,17 @@ impl Outgoing {
     }
 }
 
+/// Packets in the middle of a message that leave next.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// How many.
+    pub count: u32,
+    /// Bytes of each.
+    pub len_bytes: usize,
+    /// They are data that the peer has asked for, and waits for with a timer.
+    pub is_awaited: bool,
+}
+
 /// Where a packet has gone that was sent.
 pub(crate) enum Sent {
     /// Out of the port; and whose it was.
@@ -197,9 +208,9 @@ impl Card {
     }
 
     /// Packets that leave next through a port, if nothing happens, and that nobody misses before the one behind them
-    /// comes: how many, and how many bytes each has.
+    /// comes.
     #[inline]
-    pub fn middles_ahead(&self, port: usize) -> Option<(u32, usize)> {
+    pub fn middles_ahead(&self, port: usize) -> Option<Ahead> {
         if !self.mads_to_send.is_empty() || !self.body.ports[port].is_active() {
             return None;
         }

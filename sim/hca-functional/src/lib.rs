@@ -34,7 +34,7 @@ mod srq;
 mod timers;
 mod wqe;
 
-pub use card::{Card, Outgoing, PortCounters};
+pub use card::{Ahead, Card, Outgoing, PortCounters};
 pub use hca_model::Frame;
 pub use looks::{QpIndices, QueueIndices};
 

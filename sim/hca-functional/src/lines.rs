@@ -6,10 +6,11 @@ use hca_abi::{Cqe, HwEventKind, HwEventWho, QpState, Qpc, WcStatus};
 use hca_fw_core::line_of;
 use hca_model::{Frame, Qp, QpConfig, Service, same_sender};
 use hca_regs as reg;
-use hca_wire::{Link, Operation, Psn, Syndrome, reth};
+use hca_wire::{Link, Operation, Psn, Syndrome, aeth, reth};
 
 use crate::HostPort;
 use crate::body::Body;
+use crate::card::Ahead;
 use crate::keys::KeyUser;
 use crate::reach::{Failure, Reach};
 use crate::spare;
@@ -392,7 +393,8 @@ impl Lines {
     pub fn packet_leaves(&mut self, line: u32, frame: &Frame, len_bytes: Option<usize>) {
         let more_bytes = match frame.packet.opcode.operation() {
             Some(Operation::WriteFirst) => reth::LEN,
-            Some(Operation::WriteMiddle) => 0,
+            Some(Operation::ReadResponseFirst) => aeth::LEN,
+            Some(operation) if operation.is_first() || operation.is_middle() => 0,
             _ => return,
         };
         if let Some(of) = self.lines[line as usize].as_deref_mut() {
@@ -400,10 +402,9 @@ impl Lines {
         }
     }
 
-    /// Packets that leave next through a port and change nothing before the one behind them does: how many, and how
-    /// long each is.
+    /// Packets that leave next through a port and change nothing before the one behind them does.
     #[inline]
-    pub fn middles_ahead(&self, port: usize) -> Option<(u32, usize)> {
+    pub fn middles_ahead(&self, port: usize) -> Option<Ahead> {
         let ready = &self.ready[port];
         let line = *ready.front()?;
         let of = self.lines[line as usize].as_deref()?;
@@ -411,8 +412,12 @@ impl Lines {
         if of.middle_bytes == 0 || ready.len() != 1 {
             return None;
         }
-        let count = of.qp.middles_ahead();
-        (count > 0).then_some((count, of.middle_bytes))
+        let (count, is_awaited) = of.qp.middles_ahead();
+        (count > 0).then_some(Ahead {
+            count,
+            len_bytes: of.middle_bytes,
+            is_awaited,
+        })
     }
 
     /// So many of those as one; the last leaves now.
@@ -548,10 +553,6 @@ fn judge(of: &mut Line, reach: &mut Reach<'_>, frame: &Frame) -> bool {
         reach.body.raise(kind, func, line, slid.into());
     }
     violation.is_none()
-}
-
-pub(crate) fn is_middle_of_write(frame: &Frame) -> bool {
-    frame.packet.opcode.operation() == Some(Operation::WriteMiddle)
 }
 
 /// What an acknowledge says, for the counters.

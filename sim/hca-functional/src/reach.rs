@@ -15,7 +15,6 @@ use crate::HostPort;
 use crate::body::Body;
 use crate::datagrams::gids;
 use crate::keys::KeyUser;
-use crate::lines::is_middle_of_write;
 use crate::port::PortCounters;
 
 /// XRC: no receive queue has been named.
@@ -257,7 +256,7 @@ impl World for Reach<'_> {
     ) -> Result<(), Refusal> {
         let user = self.user(config);
         // Nobody has to see at once what is in the middle of a message.
-        let is_middle = self.frame.is_some_and(is_middle_of_write);
+        let is_middle = self.frame.is_some_and(|frame| frame.packet.opcode.is_middle());
         self.host.hush(is_middle);
         let written = self.body.write_key(self.host, user, (key, va), bytes, right);
         self.host.hush(false);

@@ -15,6 +15,8 @@ pub struct Host {
     contained: VecDeque<u8>,
     interrupts: VecDeque<Interrupt>,
     writes_seen: u64,
+    /// Nobody waits for what is written now.
+    is_hushed: bool,
 }
 
 impl Host {
@@ -27,6 +29,7 @@ impl Host {
             contained: VecDeque::new(),
             interrupts: VecDeque::new(),
             writes_seen: 0,
+            is_hushed: false,
         }
     }
 
@@ -84,11 +87,11 @@ impl Host {
     /// Writes for the card, in this cycle. A line that faults is dropped and logged, as an IOMMU does with posted
     /// writes.
     pub fn write_line(&mut self, cycle: u64, func: u8, addr: u64, line: &Line, strb: u64) {
-        self.writes_seen += 1;
         let result = match self.functions.get_mut(usize::from(func)) {
             Some(map) => map.write_line(cycle, func, addr, line, strb),
             None => Err(Fault::write(func, addr, Cause::Unmapped)),
         };
+        self.see_writes(func, 1);
         if let Err(fault) = result {
             self.lose(fault);
         }
@@ -97,7 +100,6 @@ impl Host {
     /// The same of whole lines that follow each other; `addr` is a multiple of 64. It is for data: what others look for
     /// at its end is a line of its own.
     pub fn write_lines(&mut self, cycle: u64, func: u8, addr: u64, bytes: &[u8]) {
-        self.writes_seen += (bytes.len() / LINE_BYTES) as u64;
         let mut done = 0;
         while done < bytes.len() {
             let at = addr.wrapping_add(done as u64);
@@ -109,6 +111,17 @@ impl Host {
                 self.lose(fault);
             }
             done += count;
+        }
+        self.see_writes(func, (bytes.len() / LINE_BYTES) as u64);
+    }
+
+    fn see_writes(&mut self, func: u8, count: u64) {
+        if self.is_hushed {
+            return;
+        }
+        self.writes_seen += count;
+        if let Some(map) = self.functions.get_mut(usize::from(func)) {
+            map.see_writes();
         }
     }
 
@@ -130,9 +143,10 @@ impl Host {
         self.writes_seen
     }
 
-    /// What has been written since this count nobody waits for.
-    pub fn unsee_writes(&mut self, seen: u64) {
-        self.writes_seen = seen;
+    /// Nobody waits for what is written from now on, or somebody does again: what is in the middle of a message is
+    /// looked for when its end has come, which is written behind it.
+    pub fn hush(&mut self, on: bool) {
+        self.is_hushed = on;
     }
 
     /// Accesses to addresses that are not mapped.

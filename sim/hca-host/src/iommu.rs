@@ -125,6 +125,14 @@ impl IommuMap {
         }
     }
 
+    /// Others may hear of all writes so far.
+    #[inline]
+    pub(crate) fn see_writes(&mut self) {
+        if let Program::Remote(remote) = &mut self.program {
+            remote.see_writes();
+        }
+    }
+
     fn keep_up_with_remote(&mut self, now: u64) {
         let Program::Remote(remote) = &mut self.program else {
             return;
@@ -132,10 +140,10 @@ impl IommuMap {
         match &self.oldest {
             Some((since, write)) if now >= since + LAG_CYCLES => {
                 write.wait();
-                self.oldest = remote.last_write().map(|write| (now, write));
+                self.oldest = remote.last_seen().map(|write| (now, write));
             }
             Some(_) => {}
-            None => self.oldest = remote.last_write().map(|write| (now, write)),
+            None => self.oldest = remote.last_seen().map(|write| (now, write)),
         }
     }
 
@@ -422,12 +430,13 @@ impl IommuMap {
     fn start_fetch(&mut self, fault: Fault, out: &[u8], pieces: Vec<(Range<usize>, Target)>) -> Found {
         match self.remote() {
             Some(remote) if !pieces.is_empty() => {
+                let is_all = pieces[0].0 == (0..out.len());
+                let bytes = if is_all { Vec::new() } else { out.to_vec() };
                 let start = |(place, target): (Range<usize>, Target)| {
                     let len_bytes = place.len();
                     (place, remote.start_read(target, len_bytes))
                 };
                 let pieces = pieces.into_iter().map(start).collect();
-                let bytes = out.to_vec();
                 Found::Later(Fetch { fault, bytes, pieces })
             }
             _ => Found::Now,

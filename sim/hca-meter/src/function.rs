@@ -119,7 +119,7 @@ impl FunctionMeter {
         };
         let qpn = self.peers.get(&(request.peer, request.dest_qp));
         if let Some(qp) = qpn.and_then(|qpn| self.qps.get_mut(qpn)) {
-            qp.packet(now_ns, &request);
+            qp.packets(now_ns, &request, packet.count);
         }
     }
 

@@ -222,21 +222,21 @@ impl QpMeter {
         }
     }
 
-    /// One of its packets went out.
-    pub fn packet(&mut self, now_ns: u64, request: &Request) {
-        self.packets += 1;
+    /// So many of its packets went out, of which this is the first.
+    pub fn packets(&mut self, now_ns: u64, request: &Request, count: u32) {
+        self.packets += u64::from(count);
         self.last_packet_ns = Some(now_ns);
         if self.is_ud {
             return;
         }
         let expected = *self.next_psn.get_or_insert(request.psn);
         let is_again = request.psn.is_before(expected);
-        self.retransmitted += u64::from(is_again);
+        self.retransmitted += u64::from(is_again) * u64::from(count);
         self.restarts += u64::from(is_again && self.last_end != Some(request.psn));
         // A READ takes the numbers of its answers.
         let answers = request
             .read_bytes
-            .map_or(1, |bytes| bytes.div_ceil(self.mtu_bytes).max(1));
+            .map_or(count, |bytes| bytes.div_ceil(self.mtu_bytes).max(1));
         let next = request.psn.wrapping_add(answers);
         self.last_end = Some(next);
         if next.is_after(expected) {

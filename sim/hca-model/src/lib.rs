@@ -36,6 +36,7 @@
 //! Tests: `tests/` (two models over a bad wire, any bytes at the wire), and `tests/system` (against the card).
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod checker;
 mod config;
 mod datagram;

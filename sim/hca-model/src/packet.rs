@@ -109,9 +109,13 @@ impl Frame {
 
     /// Bytes of the packet, CRCs and all; where it stands for several, of each.
     pub fn len_bytes(&self) -> usize {
-        let repr = self.repr();
-        let payload = &repr.payload[..repr.payload.len() / self.packet.count as usize];
-        PacketRepr { payload, ..repr }.buffer_len().unwrap_or(0)
+        self.repr_of_first().buffer_len().unwrap_or(0)
+    }
+
+    /// Writes the headers of the packet, of the first where it stands for several: how many bytes they have; 0 where
+    /// they are not those of its opcode, or there is no room for them.
+    pub fn write_headers(&self, out: &mut [u8]) -> usize {
+        self.repr_of_first().emit_headers(out).unwrap_or(0)
     }
 
     /// The packets that it stands for, each for itself.
@@ -139,6 +143,12 @@ impl Frame {
         let mut bytes = vec![0; repr.buffer_len().ok()?];
         repr.emit(&mut bytes).ok()?;
         Some(bytes)
+    }
+
+    fn repr_of_first(&self) -> PacketRepr<'_> {
+        let repr = self.repr();
+        let payload = &repr.payload[..repr.payload.len() / self.packet.count as usize];
+        PacketRepr { payload, ..repr }
     }
 
     #[inline]

@@ -115,6 +115,12 @@ impl Qp {
         if !hears || !is_own {
             return;
         }
+        if packet.count > 1 && !self.takes_at_once(packet, world) {
+            for part in frame.parts() {
+                self.handle(now, &part, world);
+            }
+            return;
+        }
         if self.is_asked_to_migrate(packet) {
             return world.path_news(config, PathNews::Asked(frame));
         }
@@ -146,6 +152,13 @@ impl Qp {
             self.refused(failed, world);
         } else if packet.opcode.is_response() {
             self.settle(now, failed, world);
+        }
+    }
+
+    fn takes_at_once(&self, packet: &Packet, world: &mut dyn World) -> bool {
+        match packet.opcode.is_response() {
+            true => self.requester.takes_at_once(packet, &self.config, world),
+            false => self.responder.takes_at_once(packet, &self.config, world),
         }
     }
 
@@ -196,22 +209,25 @@ impl Qp {
         made
     }
 
-    /// Packets that leave next, if nothing happens, and change nothing before the one behind them does.
+    /// Packets that leave next, if nothing happens, and change nothing before the one behind them does; and whether the
+    /// peer waits for each of them.
     #[inline]
-    pub fn middles_ahead(&self) -> u32 {
+    pub fn middles_ahead(&self) -> (u32, bool) {
         match self.state {
-            QpState::Rts if self.responder.next_timeout().is_none() => {
-                self.requester.middles_ahead(&self.config)
-            }
-            _ => 0,
+            // Answers first.
+            _ if self.responder.next_timeout().is_some() => (self.responder.middles_ahead(), true),
+            QpState::Rts => (self.requester.middles_ahead(&self.config), false),
+            _ => (0, false),
         }
     }
 
     /// What was any packet becomes the next `count` of those, of which the last one leaves now. False: none are made.
     pub fn put_middles(&mut self, now: u64, count: u32, world: &mut dyn World, packet: &mut Packet) -> bool {
-        let made = self
-            .requester
-            .put_middles(now, count, &self.config, world, packet);
+        let config = &self.config;
+        let made = match self.responder.next_timeout() {
+            Some(_) => self.responder.put_middles(count, config, world, packet),
+            None => self.requester.put_middles(now, count, config, world, packet),
+        };
         packet.mig_req = self.has_no_other_path();
         made
     }

@@ -3,6 +3,7 @@
 use hca_abi::{WcOpcode, WcStatus};
 use hca_wire::{Link, Psn};
 
+use crate::ahead::Ahead;
 use crate::config::QpConfig;
 use crate::memory::Sge;
 
@@ -258,7 +259,7 @@ impl SendRequest {
 }
 
 /// A send work request with its place among the PSNs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Wqe {
     pub request: SendRequest,
     /// Bytes.
@@ -273,12 +274,12 @@ pub(crate) struct Wqe {
     pub asked_from: Vec<Psn>,
     /// Its request has left at least once.
     pub begun: bool,
-    /// A WRITE of many packets all of whose data could be read when it began.
+    /// A WRITE or SEND of many packets all of whose data could be read when it began.
     pub is_smooth: bool,
     /// READ, atomic: everything has come.
     pub fetched: bool,
-    /// Some of its data, from this offset on: memory is asked for more than a packet at a time.
-    pub staged: Option<(u32, Vec<u8>)>,
+    /// Some of its data, if its memory is far.
+    pub ahead: Ahead,
 }
 
 impl Wqe {

@@ -121,6 +121,12 @@ pub trait World {
         Ok(())
     }
 
+    /// Nothing is wrong with any entry of a scatter list.
+    fn may_scatter(&mut self, config: &QpConfig, list: &[Sge]) -> bool {
+        let mut entries = list.iter().filter(|entry| entry.len > 0);
+        entries.all(|entry| self.check(config, *entry, Access::LOCAL).is_ok())
+    }
+
     /// Puts bytes into a scatter list from `offset` on; nothing is written where any of it is refused.
     fn scatter(&mut self, config: &QpConfig, list: &[Sge], offset: u32, bytes: &[u8]) -> Result<(), Refusal> {
         let pieces = cut(list, offset, bytes.len() as u32)?;

@@ -9,7 +9,7 @@ use std::error::Error;
 use hca_cosim::Design;
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, path};
-use hca_verbs::{Access, Mr, Mtu, QpCap, RawQp, SendFlags, SendOp, SendWr, WrData};
+use hca_verbs::{Access, Mr, Mtu, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WrData};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -21,15 +21,24 @@ struct Load {
     /// Messages of a QP under way.
     depth: u32,
     alternate: bool,
+    kind: Kind,
 }
 
-const LOADS: [Load; 5] = [
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Write,
+    Read,
+    Send,
+}
+
+const LOADS: [Load; 7] = [
     Load {
         name: "WRITE 64 B, there and back",
         bytes: 64,
         qps: 1,
         depth: 1,
         alternate: true,
+        kind: Kind::Write,
     },
     Load {
         name: "WRITE 4 KiB, there and back",
@@ -37,6 +46,7 @@ const LOADS: [Load; 5] = [
         qps: 1,
         depth: 1,
         alternate: true,
+        kind: Kind::Write,
     },
     Load {
         name: "WRITE 64 B, 16 QPs",
@@ -44,6 +54,7 @@ const LOADS: [Load; 5] = [
         qps: 16,
         depth: 16,
         alternate: false,
+        kind: Kind::Write,
     },
     Load {
         name: "WRITE 64 KiB, one QP",
@@ -51,6 +62,7 @@ const LOADS: [Load; 5] = [
         qps: 1,
         depth: 4,
         alternate: false,
+        kind: Kind::Write,
     },
     Load {
         name: "WRITE 1 MiB, one QP",
@@ -58,8 +70,27 @@ const LOADS: [Load; 5] = [
         qps: 1,
         depth: 4,
         alternate: false,
+        kind: Kind::Write,
+    },
+    Load {
+        name: "READ 1 MiB, one QP",
+        bytes: 1 << 20,
+        qps: 1,
+        depth: 4,
+        alternate: false,
+        kind: Kind::Read,
+    },
+    Load {
+        name: "SEND 1 MiB, one QP",
+        bytes: 1 << 20,
+        qps: 1,
+        depth: 4,
+        alternate: false,
+        kind: Kind::Send,
     },
 ];
+/// Number of all receives.
+const RECEIVES: u64 = u64::MAX;
 /// Messages of a load: the RTL's share takes some seconds.
 const MESSAGES: [(Design, u32); 2] = [(Design::Rtl, 320), (Design::Model, 32_000)];
 
@@ -109,7 +140,7 @@ fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
         designs: [design; 2],
         ..RigConfig::new(1, LinkKind::Ethernet)
     })?;
-    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     let memory = |node: usize| -> Outcome<Mr<Dev>> {
         let buf = rig.nodes[node].alloc(load.bytes as usize)?;
         Ok(rig.nodes[node].register(&buf, Place::whole(&buf, access, (node as u64 + 1) << 40))?)
@@ -117,6 +148,7 @@ fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
     let memory = [memory(0)?, memory(1)?];
     let cap = QpCap {
         max_send_wr: load.depth,
+        max_recv_wr: load.depth,
         ..QpCap::default()
     };
     let connect = |_| rig.connect([cap; 2], [false; 2], &path(Mtu::Bytes4096));
@@ -128,13 +160,13 @@ fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
         for (at, qp) in qps.iter_mut().enumerate() {
             while posted[at] - completed[at] < load.depth && posted[at] < each {
                 let from = usize::from(load.alternate && posted[at] % 2 == 1);
-                post(
-                    &mut qp[from],
-                    at as u64,
-                    load.bytes,
-                    &memory[from],
-                    &memory[1 - from],
-                )?;
+                let ends = [&memory[from], &memory[1 - from]];
+                if load.kind == Kind::Send {
+                    let sges = [ends[1].sge(0, load.bytes)];
+                    let (wr_id, sges) = (RECEIVES, &sges[..]);
+                    qp[1 - from].post_recv(&[RecvWr { wr_id, sges }])?;
+                }
+                post(&mut qp[from], at as u64, load, ends)?;
                 posted[at] += 1;
             }
         }
@@ -144,7 +176,9 @@ fn carry(design: Design, load: &Load, messages: u32) -> Outcome<f64> {
                 if !wc.is_ok() {
                     return Err(format!("a work request failed: {wc:?}").into());
                 }
-                completed[wc.wr_id as usize] += 1;
+                if wc.wr_id != RECEIVES {
+                    completed[wc.wr_id as usize] += 1;
+                }
             }
         }
     }
@@ -163,15 +197,17 @@ fn cpu_s() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-fn post(qp: &mut RawQp<Dev>, wr_id: u64, bytes: u32, source: &Mr<Dev>, target: &Mr<Dev>) -> Outcome<()> {
+fn post(qp: &mut RawQp<Dev>, wr_id: u64, load: &Load, [source, target]: [&Mr<Dev>; 2]) -> Outcome<()> {
+    let (remote_addr, rkey) = (target.addr(), target.rkey());
     let wr = SendWr {
         wr_id,
-        op: SendOp::RdmaWrite {
-            remote_addr: target.addr(),
-            rkey: target.rkey(),
+        op: match load.kind {
+            Kind::Write => SendOp::RdmaWrite { remote_addr, rkey },
+            Kind::Read => SendOp::RdmaRead { remote_addr, rkey },
+            Kind::Send => SendOp::Send,
         },
         flags: SendFlags::SIGNALED,
-        data: WrData::Sges(&[source.sge(0, bytes)]),
+        data: WrData::Sges(&[source.sge(0, load.bytes)]),
     };
     qp.post_send(&[wr])?;
     Ok(())

@@ -66,9 +66,19 @@ impl Judge {
         Self::listen(&mut rig.sim.fabric(), &rig.cables)
     }
 
+    /// The same, or nowhere, where nothing comes to light: packets of fast cards are looked at by nobody then.
+    pub fn attach_if(is_wanted: bool, rig: &mut Rig) -> Self {
+        let cables = if is_wanted { &rig.cables[..] } else { &[] };
+        Self::at(&mut rig.sim.fabric(), rig.cables[0], cables)
+    }
+
     /// Listens at both ends of a row of cables, from end A of the first one to end B of the last one.
     pub fn listen(fabric: &mut Fabric, cables: &[CableId]) -> Self {
-        let link = fabric.cable(cables[0]).config().kind;
+        Self::at(fabric, cables[0], cables)
+    }
+
+    fn at(fabric: &mut Fabric, like: CableId, cables: &[CableId]) -> Self {
+        let link = fabric.cable(like).config().kind;
         let framing = match link {
             LinkKind::Ethernet => Framing::Ethernet,
             LinkKind::InfiniBand => Framing::InfiniBand,
@@ -79,7 +89,7 @@ impl Judge {
         }));
         let copies = |cable: &CableId| fabric.cable(*cable).config().faults.dup > 0.0;
         let drops_inside = link == LinkKind::Ethernet || cables.iter().any(copies);
-        let last = cables.len() - 1;
+        let last = cables.len().saturating_sub(1);
         // Card 0 is at end A of the first cable, card 1 at end B of the last one.
         for (index, cable) in cables.iter().enumerate() {
             let (is_first, is_last) = (index == 0, index == last);

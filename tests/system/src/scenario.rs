@@ -47,6 +47,8 @@ pub struct Options {
     pub upheavals: bool,
     /// Draw, at times, a program beside that uses every service.
     pub services: bool,
+    /// Hold the rules of the transport against every packet; false: nobody looks at packets.
+    pub judged: bool,
     /// Parts of what is drawn that are left away: their names are those of [`crate::shrink()`].
     pub without: Vec<String>,
     /// Hash every event at the cards' ports.
@@ -75,6 +77,7 @@ impl Default for Options {
             messages_max: 10,
             upheavals: true,
             services: true,
+            judged: true,
             without: Vec::new(),
             hash: false,
             stages: 0,
@@ -223,7 +226,7 @@ fn run_plan(
             node.context.set_congestion(1, Some(congestion))?;
         }
     }
-    let judge = Judge::attach(&mut rig).behind_slow_hosts(plan.swarm.pipeline_ns());
+    let judge = Judge::attach_if(options.judged, &mut rig).behind_slow_hosts(plan.swarm.pipeline_ns());
     let mut traffic = Traffic::new(&mut rig, seed, plan, &judge)?;
     let upheaval = plan.swarm.upheaval;
     let upheaval = upheaval

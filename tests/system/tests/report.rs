@@ -1,7 +1,8 @@
 //! What `hca run --report` says, against what the programs know: a simulator with meters, and drivers behind its
 //! sockets.
 
-use hca_cosim::{CardConfig, Fabric, Server, StopHandle};
+use hca_cosim::{CardConfig, Design, Fabric, Observer, SentPacket, Server, StopHandle};
+use hca_host::{IommuMap, SharedWrite};
 use hca_link::{CableConfig, FaultSpec, LinkKind};
 use hca_meter::{Meters, QpReport};
 use hca_system_tests::{Place, Rig, RigConfig, identity, path};
@@ -10,7 +11,10 @@ use hca_verbs::{
     SendWr, WcStatus, WorkCompletion, WrData, connect_raw, peer_info,
 };
 use hca_vfio_user::VfioUserDevice;
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
@@ -20,8 +24,31 @@ type Dev = Rc<VfioUserDevice>;
 const PATIENCE_NS: u64 = 60_000_000_000;
 const BUFFER_BYTES: usize = 1 << 18;
 
+/// A meter, and how often it is told of packets.
+struct Counted {
+    meter: Box<dyn Observer>,
+    tellings: Arc<AtomicU64>,
+}
+
+impl Observer for Counted {
+    fn register_written(&mut self, now_ns: u64, bytes: Range<u16>, value: u64, memory: &IommuMap) {
+        self.meter.register_written(now_ns, bytes, value, memory);
+    }
+
+    fn ring_written(&mut self, now_ns: u64, write: &SharedWrite, memory: &IommuMap) {
+        self.meter.ring_written(now_ns, write, memory);
+    }
+
+    fn packet_sent(&mut self, now_ns: u64, packet: &SentPacket) {
+        self.tellings.fetch_add(1, Ordering::Relaxed);
+        self.meter.packet_sent(now_ns, packet);
+    }
+}
+
 struct Simulator {
     meters: Meters,
+    /// How often meters have been told of packets.
+    tellings: Arc<AtomicU64>,
     stop: StopHandle,
     thread: JoinHandle<()>,
     folder: tempfile::TempDir,
@@ -29,12 +56,17 @@ struct Simulator {
 
 impl Simulator {
     fn start(link: LinkKind, faults: &str) -> Self {
-        let meters = Meters::default();
+        Self::start_of(Design::chosen(), link, faults)
+    }
+
+    fn start_of(design: Design, link: LinkKind, faults: &str) -> Self {
+        let (meters, tellings) = (Meters::default(), Arc::new(AtomicU64::new(0)));
         let folder = tempfile::tempdir().unwrap();
-        let (path, theirs) = (folder.path().to_owned(), meters.clone());
+        let (path, theirs, counter) = (folder.path().to_owned(), meters.clone(), tellings.clone());
         let faults: FaultSpec = faults.parse().unwrap();
         let (started, start) = channel();
         let thread = std::thread::spawn(move || {
+            design.choose();
             let mut fabric = Fabric::new(1);
             let cards = [0, 1].map(|index| {
                 let config = CardConfig::core(&format!("card{index}"), identity(index, link));
@@ -46,7 +78,13 @@ impl Simulator {
             };
             fabric.connect(cards[0], cards[1], cable).unwrap();
             let mut server = Server::new(fabric);
-            server.observe(theirs.observers());
+            let mut observers = theirs.observers();
+            server.observe(Box::new(move |session| {
+                Box::new(Counted {
+                    meter: observers(session),
+                    tellings: counter.clone(),
+                })
+            }));
             for (index, card) in cards.into_iter().enumerate() {
                 server
                     .serve(card, 0, &path.join(format!("card{index}.0")))
@@ -57,6 +95,7 @@ impl Simulator {
         });
         Self {
             meters,
+            tellings,
             stop: start.recv().unwrap(),
             thread,
             folder,
@@ -209,6 +248,41 @@ fn messages_bytes_and_errors_are_those_of_the_program() {
     assert_eq!(a.sent.bytes_per_s, rate);
     assert_eq!((b.received.messages, b.received.bytes), (20, 20 * 1500));
     assert_eq!((b.sent.messages, b.latency, b.packets), (0, None, 0));
+}
+
+/// On fast cards packets of a message travel together, also where they are counted.
+#[test]
+fn packets_that_travel_as_one_are_counted_each() {
+    let simulator = Simulator::start_of(Design::Model, LinkKind::Ethernet, "");
+    let tellings = simulator.tellings.clone();
+    let [mut a, mut b] = simulator.ends();
+    let write = write_to(&b);
+    for _ in 0..5 {
+        b.recv(4096);
+        (0..4).for_each(|_| a.post(write, 200_000, true));
+        a.post(SendOp::Send, 3000, true);
+        assert_eq!(a.wait(5), [WcStatus::Success; 5]);
+    }
+    let read = SendOp::RdmaRead {
+        remote_addr: b.mr.addr(),
+        rkey: b.mr.rkey(),
+    };
+    a.post(read, 200_000, true);
+    a.wait(1);
+    let counters = a.context.query_counters(1).unwrap();
+    drop((a, b));
+    let [a, b] = simulator.finish().map(Option::unwrap);
+    // Of MTU 1024: 196 packets each, three each, and a READ request.
+    let packets = 20 * 196 + 5 * 3 + 1;
+    assert_eq!((a.packets, counters.tx_packets()), (packets, packets));
+    assert_eq!((a.retransmitted_packets, a.restarts), (0, 0));
+    assert_eq!((a.sent.messages, a.sent.bytes), (26, 21 * 200_000 + 5 * 3000));
+    assert_eq!((b.received.messages, b.packets), (5, 0));
+    let tellings = tellings.load(Ordering::Relaxed);
+    assert!(
+        tellings < packets / 5,
+        "{tellings} tellings of {packets} packets: each for itself"
+    );
 }
 
 /// What is not the first copy of a packet is a retransmission; the card counts what it sends.

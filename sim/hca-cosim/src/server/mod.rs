@@ -43,6 +43,8 @@ const BATCH_STEPS: u32 = 16;
 /// Turns between two looks at what waits for clients' memory, while time goes on: to wake a thread for it costs as much
 /// as some accesses.
 const MEMORY_TURNS: u32 = 4;
+/// Looks for work that leave the processor to others, before the simulation sleeps.
+const LOOKS: u32 = 64;
 /// While a client's memory does not answer, this often is looked how long.
 const STUCK_LOOK: Duration = Duration::from_millis(100);
 /// How long a client may take to greet, or to read its answers.
@@ -323,10 +325,25 @@ impl Server {
         rest.max(paced).map(Some)
     }
 
+    /// Somebody has something before they have been looked at a few times: a program that answers does so sooner than
+    /// a sleeper is woken.
+    fn soon_has_work(&self) -> bool {
+        for _ in 0..LOOKS {
+            if self.endpoints.iter().any(Endpoint::has_work) || self.stop.load(Ordering::SeqCst) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
     /// Sleeps until a door, a doorbell, a wire or the memory of a client has something, or for so long.
     fn wait_for_work(&mut self, limit: Option<Duration>) {
         self.attend_memory();
         self.settle();
+        if self.soon_has_work() {
+            return;
+        }
         let due = self.fabric.next_cycle();
         self.waker.fall_asleep();
         self.endpoints.iter().for_each(Endpoint::fall_asleep);

@@ -17,7 +17,7 @@ pub enum Found {
 /// A read under way: it knows where its bytes go.
 pub struct Fetch {
     pub(super) fault: Fault,
-    /// What was there at once.
+    /// What was there at once, in its place; nothing if that was nothing.
     pub(super) bytes: Vec<u8>,
     pub(super) pieces: Vec<(Range<usize>, Ticket)>,
 }
@@ -40,10 +40,13 @@ impl Fetch {
 
     /// Copies out what has come.
     pub fn finish(self, out: &mut [u8]) -> Result<(), Fault> {
-        out.copy_from_slice(&self.bytes);
+        if !self.bytes.is_empty() {
+            out.copy_from_slice(&self.bytes);
+        }
         for (place, ticket) in self.pieces {
-            let bytes = ticket.take().filter(|bytes| bytes.len() == place.len());
-            out[place].copy_from_slice(&bytes.ok_or(self.fault)?);
+            if !ticket.take(&mut out[place]) {
+                return Err(self.fault);
+            }
         }
         Ok(())
     }

@@ -21,6 +21,15 @@ enum Reached {
 }
 
 impl Requester {
+    /// Responses that travel as one are as good as each for itself: all are new, and nothing is wrong with where their
+    /// data goes.
+    pub fn takes_at_once(&self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> bool {
+        let end = packet.psn.wrapping_add(packet.count);
+        let is_known_in_part = packet.psn.is_before(self.una) && self.una.is_before(end);
+        let of = self.queue.iter().find(|wqe| wqe.contains(packet.psn));
+        !is_known_in_part && of.is_none_or(|wqe| world.may_scatter(config, &wqe.request.sges))
+    }
+
     /// A response of the peer. Returns with what the oldest WQE fails, if it does.
     pub fn answer(
         &mut self,
@@ -184,11 +193,12 @@ impl Requester {
         let mtu = config.mtu_bytes();
         let may_begin = front.asked_from.contains(&packet.psn);
         let may_go_on = packet.psn != front.first;
-        let is_end = packet.psn == front.last();
+        let next = packet.psn.wrapping_add(packet.count);
+        let is_end = next == front.last().wrapping_add(1);
         let fits = match operation {
             Operation::ReadResponseOnly => may_begin && is_end,
             Operation::ReadResponseFirst => may_begin && !is_end,
-            Operation::ReadResponseMiddle => may_go_on && !is_end,
+            Operation::ReadResponseMiddle => may_go_on && !next.is_after(front.last()),
             Operation::ReadResponseLast => may_go_on && is_end,
             _ => false,
         };
@@ -196,7 +206,7 @@ impl Requester {
             .ext
             .aeth
             .is_none_or(|aeth| matches!(Syndrome::from_byte(aeth.syndrome), Syndrome::Ack { .. }));
-        let len = segment::response_len(front, packet.psn, mtu);
+        let len = segment::response_len(front, (packet.psn, packet.count), mtu);
         if !fits || !acks || packet.payload.len() != len as usize {
             return Some(WcStatus::BadRespErr);
         }
@@ -206,7 +216,7 @@ impl Requester {
             return Some(WcStatus::LocProtErr);
         }
         front.fetched = is_end;
-        self.advance(packet.psn.wrapping_add(1), config);
+        self.advance(next, config);
         if is_end {
             self.complete_front(config, world);
         }

@@ -4,13 +4,14 @@ mod answers;
 mod credits;
 mod segment;
 
-pub(crate) use segment::opcode_of;
+pub(crate) use segment::{SMOOTH_PACKETS, opcode_of};
 
 use std::collections::VecDeque;
 
 use hca_abi::WcStatus;
 use hca_wire::{Link, Psn};
 
+use crate::ahead::Ahead;
 use crate::config::QpConfig;
 use crate::packet::Packet;
 use crate::timers::ack_timeout_ns;
@@ -55,8 +56,6 @@ pub(crate) struct Requester {
     ssn: u32,
     /// Messages up to this one may be sent, as far as receives are needed; `None`: the peer tells of no limit.
     lsn: Option<u32>,
-    /// Room for data of the next message that is asked for more than a packet at a time.
-    spare: Vec<u8>,
 }
 
 impl Requester {
@@ -75,7 +74,6 @@ impl Requester {
             broken: None,
             ssn: 0,
             lsn: (config.manners.credits && config.service == crate::Service::Rc).then_some(0),
-            spare: Vec::new(),
         }
     }
 
@@ -102,7 +100,7 @@ impl Requester {
             begun: false,
             is_smooth: false,
             fetched: false,
-            staged: None,
+            ahead: Ahead::default(),
         });
         self.end = self.end.wrapping_add(packets);
         None
@@ -161,7 +159,7 @@ impl Requester {
         };
         let wqe = &mut self.queue[index];
         let at = self.cursor.distance_from(wqe.first) as u32;
-        if let Err(status) = segment::build(wqe, (at, 1), config, (world, &mut self.spare), packet) {
+        if let Err(status) = segment::build(wqe, (at, 1), config, world, packet) {
             self.broken = Some(Broken {
                 first: wqe.first,
                 status,
@@ -179,8 +177,8 @@ impl Requester {
         true
     }
 
-    /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE that ask
-    /// for no answer. The first packet of a message is none of them, nor one that is sent again.
+    /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE or a SEND
+    /// that ask for no answer. The first packet of a message is none of them, nor one that is sent again.
     pub fn middles_ahead(&self, config: &QpConfig) -> u32 {
         let sends_new = self.may_send() && self.cursor == self.sent && config.service.is_reliable();
         let found = self.queue.iter().rev().find(|wqe| wqe.contains(self.cursor));
@@ -215,7 +213,7 @@ impl Requester {
             return false;
         };
         let at = self.cursor.distance_from(wqe.first) as u32;
-        if segment::build(wqe, (at, count), config, (world, &mut self.spare), packet).is_err() {
+        if segment::build(wqe, (at, count), config, world, packet).is_err() {
             // One after the other, so that the right one is at fault.
             wqe.is_smooth = false;
             return false;
@@ -302,9 +300,6 @@ impl Requester {
         let Some(wqe) = self.queue.pop_front() else {
             return;
         };
-        if let Some((_, room)) = wqe.staged {
-            self.spare = room;
-        }
         if wqe.request.flags.signaled {
             let completion = Completion::of_send(config.qpn, &wqe.request, WcStatus::Success);
             world.complete(completion);

@@ -26,7 +26,7 @@ pub(super) fn build(
     wqe: &mut Wqe,
     (at, count): (u32, u32),
     config: &QpConfig,
-    (world, spare): (&mut dyn World, &mut Vec<u8>),
+    world: &mut dyn World,
     packet: &mut Packet,
 ) -> Result<(), WcStatus> {
     let mtu = config.mtu_bytes();
@@ -54,7 +54,7 @@ pub(super) fn build(
         let payload = packet.payload_of(len as usize);
         match &wqe.request.inline {
             Some(bytes) => payload.copy_from_slice(&bytes[offset as usize..][..len as usize]),
-            None => stage(wqe, offset, config, (world, spare), payload)?,
+            None => stage(wqe, offset, config, world, payload)?,
         };
     } else {
         packet.payload.clear();
@@ -82,54 +82,28 @@ pub(super) fn build(
 }
 
 /// A message with fewer packets has none that could go in one with others: its first one and its last go alone.
-const SMOOTH_PACKETS: u32 = 4;
+pub(crate) const SMOOTH_PACKETS: u32 = 4;
 
-/// It is a WRITE, and nothing is wrong with its data.
+/// It is a WRITE or a SEND, and nothing is wrong with its data.
 fn is_smooth(wqe: &Wqe, config: &QpConfig, world: &mut dyn World) -> bool {
     let mut entries = wqe.request.sges.iter().filter(|entry| entry.len > 0);
-    matches!(wqe.request.op, Op::Write { .. })
+    matches!(wqe.request.op, Op::Write { .. } | Op::Send { .. })
         && wqe.request.inline.is_none()
         && entries.all(|entry| world.check(config, *entry, Access::NONE).is_ok())
 }
 
-/// Bytes that are asked of memory at a time.
-const STAGE_BYTES: u32 = 1 << 15;
-
-/// So many bytes of a WQE from an offset on as there is room for. Where memory is far and the WQE has more than those,
-/// more are fetched with them, into the room that is spare; where not all of that may be read these alone are.
+/// So many bytes of a WQE from an offset on as there is room for.
 fn stage(
     wqe: &mut Wqe,
     offset: u32,
     config: &QpConfig,
-    (world, spare): (&mut dyn World, &mut Vec<u8>),
+    world: &mut dyn World,
     out: &mut [u8],
 ) -> Result<(), WcStatus> {
-    let len = out.len() as u32;
-    let slice = |(first, bytes): &(u32, Vec<u8>)| {
-        let from = offset.checked_sub(*first)? as usize;
-        out.copy_from_slice(bytes.get(from..from + len as usize)?);
-        Some(())
-    };
-    if wqe.staged.as_ref().and_then(slice).is_some() {
-        return Ok(());
-    }
-    let more = (wqe.len - offset).min(STAGE_BYTES.max(len));
-    if more > len && world.is_far() {
-        let room = wqe.staged.take().map(|(_, room)| room);
-        let mut room = room.unwrap_or_else(|| std::mem::take(spare));
-        room.resize(more as usize, 0);
-        if world
-            .gather_to(config, &wqe.request.sges, offset, &mut room)
-            .is_ok()
-        {
-            out.copy_from_slice(&room[..len as usize]);
-            wqe.staged = Some((offset, room));
-            return Ok(());
-        }
-        *spare = room;
-    }
-    let gathered = world.gather_to(config, &wqe.request.sges, offset, out);
-    gathered.map_err(|_| WcStatus::LocProtErr)
+    let (sges, is_far) = (&wqe.request.sges, world.is_far());
+    let fetch = |bytes: &mut [u8]| world.gather_to(config, sges, offset, bytes);
+    let read = wqe.ahead.read((offset, wqe.len - offset), is_far, out, fetch);
+    read.map_err(|_| WcStatus::LocProtErr)
 }
 
 fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
@@ -268,8 +242,8 @@ fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
     }
 }
 
-/// Bytes of the payload of packet `psn` of a READ's response.
-pub(super) fn response_len(wqe: &Wqe, psn: Psn, mtu: u32) -> u32 {
+/// Bytes of the payload of packet `psn` of a READ's response, or of it and those that follow, `count` in all.
+pub(super) fn response_len(wqe: &Wqe, (psn, count): (Psn, u32), mtu: u32) -> u32 {
     let offset = psn.distance_from(wqe.first) as u32 * mtu;
-    (wqe.len - offset).min(mtu)
+    (wqe.len - offset).min(mtu * count)
 }

@@ -84,6 +84,16 @@ impl Incoming {
         self.receive.take().map(|receive| (receive.wr_id, self.queue))
     }
 
+    /// Packets of a SEND that travel as one are as good as each for itself: there is room for all, and nothing is wrong
+    /// with where they go. Of a WRITE that is known since its first packet.
+    pub fn takes_at_once(&self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> bool {
+        let (Some(Open::Send { placed }), Some(receive)) = (&self.open, &self.receive) else {
+            return true;
+        };
+        let room: u64 = receive.sges.iter().map(|entry| u64::from(entry.len)).sum();
+        u64::from(*placed) + packet.payload.len() as u64 <= room && world.may_scatter(config, &receive.sges)
+    }
+
     /// The queue of the message that is open.
     pub fn queue(&self) -> u32 {
         self.queue

@@ -9,6 +9,7 @@ use hca_wire::{NakCode, Operation, Psn, RnrTimer, Syndrome};
 use crate::config::{QpConfig, Service};
 use crate::memory::{Access, Refusal, Sge};
 use crate::packet::Packet;
+use crate::requester::SMOOTH_PACKETS;
 use crate::work::Completion;
 use crate::world::World;
 use message::{Fault, Incoming, size_is_right};
@@ -217,6 +218,7 @@ impl Responder {
             next: packet.psn,
             end: packet.psn.wrapping_add(packets),
             range,
+            is_smooth: packets >= SMOOTH_PACKETS,
         })
     }
 
@@ -309,6 +311,27 @@ impl Responder {
             Err(_) => self.incoming.drop_message(),
         }
         Ok(())
+    }
+
+    /// See [`Incoming::takes_at_once`].
+    pub fn takes_at_once(&self, packet: &Packet, config: &QpConfig, world: &mut dyn World) -> bool {
+        self.incoming.takes_at_once(packet, config, world)
+    }
+
+    /// Packets that leave next: MIDDLE packets of a READ's data, of which the first one has left.
+    pub fn middles_ahead(&self) -> u32 {
+        self.replies.middles_ahead()
+    }
+
+    /// What was any packet becomes the next `count` of those. False: their data cannot be read any more.
+    pub fn put_middles(
+        &mut self,
+        count: u32,
+        config: &QpConfig,
+        world: &mut dyn World,
+        packet: &mut Packet,
+    ) -> bool {
+        self.replies.put_middles(count, config, world, packet)
     }
 
     /// PSN of the next request.

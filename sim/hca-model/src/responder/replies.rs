@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use hca_wire::{NakCode, Operation, Psn, Syndrome, aeth, atomic_ack_eth};
 
 use super::Failed;
+use crate::ahead::Ahead;
 use crate::config::QpConfig;
-use crate::memory::{Access, Sge};
+use crate::memory::{Access, Refusal, Sge};
 use crate::packet::Packet;
 use crate::requester::opcode_of;
 use crate::world::World;
@@ -22,6 +23,8 @@ pub(super) struct Fetched {
     pub next: Psn,
     pub end: Psn,
     pub range: Sge,
+    /// Its packets may travel as one.
+    pub is_smooth: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +55,34 @@ pub(super) struct Replies {
     queue: VecDeque<Reply>,
     /// Results of atomics, for those who ask again (REL-19).
     results: VecDeque<(Psn, Option<u64>)>,
+    /// Data of a READ that has been fetched before its packets' turn, and whose by its first PSN.
+    ahead: (Option<Psn>, Ahead),
+}
+
+/// Bytes of a READ from an offset on, as many as there is room for.
+fn read(
+    (whose, ahead): &mut (Option<Psn>, Ahead),
+    (fetched, offset): (&Fetched, u32),
+    config: &QpConfig,
+    world: &mut dyn World,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    let (left, len) = (fetched.range.len - offset, out.len() as u32);
+    let piece = |len| {
+        let addr = fetched.range.addr.wrapping_add(offset.into());
+        Sge::new(fetched.range.lkey, addr, len)
+    };
+    if whose.replace(fetched.first) != Some(fetched.first) {
+        ahead.clear();
+    }
+    if ahead.has(offset, len) {
+        // The region may have gone away in the meantime.
+        world.check(config, piece(len), Access::REMOTE_READ)?;
+    }
+    let is_far = world.is_far();
+    ahead.read((offset, left), is_far, out, |bytes| {
+        world.read_to(config, piece(bytes.len() as u32), Access::REMOTE_READ, bytes)
+    })
 }
 
 impl Replies {
@@ -153,6 +184,7 @@ impl Replies {
         };
         if !self.queue.back().is_some_and(is_nak) {
             self.queue.clear();
+            self.ahead.1.clear();
         }
     }
 
@@ -195,6 +227,40 @@ impl Replies {
         Some(Ok(()))
     }
 
+    /// See [`super::Responder::middles_ahead`].
+    pub fn middles_ahead(&self) -> u32 {
+        match self.queue.front() {
+            Some(Reply::Data { fetched, .. }) if fetched.is_smooth && fetched.next != fetched.first => {
+                fetched.end.distance_from(fetched.next) as u32 - 1
+            }
+            _ => 0,
+        }
+    }
+
+    /// See [`super::Responder::put_middles`].
+    pub fn put_middles(
+        &mut self,
+        count: u32,
+        config: &QpConfig,
+        world: &mut dyn World,
+        packet: &mut Packet,
+    ) -> bool {
+        let Some(Reply::Data { fetched, msn, .. }) = self.queue.front_mut() else {
+            return false;
+        };
+        let offset = fetched.next.distance_from(fetched.first) as u32 * config.mtu_bytes();
+        response(packet, config, Operation::ReadResponseMiddle, fetched.next, *msn);
+        packet.count = count;
+        let payload = packet.payload_of((config.mtu_bytes() * count) as usize);
+        if read(&mut self.ahead, (fetched, offset), config, world, payload).is_err() {
+            // One after the other, so that the right one is at fault.
+            fetched.is_smooth = false;
+            return false;
+        }
+        fetched.next = fetched.next.wrapping_add(count);
+        true
+    }
+
     /// One packet of a READ's data.
     fn data(
         &mut self,
@@ -216,21 +282,12 @@ impl Replies {
         };
         response(packet, config, operation, psn, msn);
         let payload = packet.payload_of(len as usize);
-        if len > 0 {
-            let piece = Sge::new(
-                fetched.range.lkey,
-                fetched.range.addr.wrapping_add(offset.into()),
-                len,
-            );
-            if world
-                .read_to(config, piece, Access::REMOTE_READ, payload)
-                .is_err()
-            {
-                // The region went away in the meantime.
-                self.queue.clear();
-                self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
-                return Err(Failed(None));
-            }
+        if len > 0 && read(&mut self.ahead, (&fetched, offset), config, world, payload).is_err() {
+            // The region went away in the meantime.
+            self.queue.clear();
+            self.ahead.1.clear();
+            self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
+            return Err(Failed(None));
         }
         if fetched.next != fetched.end {
             self.queue.push_front(Reply::Data { fetched, msn, fresh });
