@@ -7,6 +7,8 @@ hw/rtl/lib/hca_ram_words.sv
 hw/rtl/lib/hca_onehot_index.sv
 hw/rtl/lib/hca_rr_arb.sv
 hw/rtl/lib/hca_first.sv
+hw/rtl/lib/hca_same.sv
+hw/rtl/lib/hca_next.sv
 hw/rtl/lib/hca_crc_512.sv
 hw/rtl/lib/hca_crc32_512.sv
 hw/rtl/lib/hca_crc16_512.sv

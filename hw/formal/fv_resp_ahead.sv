@@ -11,13 +11,14 @@ module fv_resp_ahead
 );
   logic                 near, known, here, is_near;
   logic [AheadPsns-1:0] with_it, left;
-  logic [6:0]           missing, passed, still;
+  logic [6:0]           missing, passed, hole, still;
   logic [23:0]          now;    // distance of the same PSN when the expected packet has come
 
   hca_resp_ahead u_dut (
     .marks_i, .ahead_i, .near_o(near), .known_o(known), .with_o(with_it), .missing_o(missing), .passed_o(passed),
-    .left_o(left), .still_o(still)
+    .left_o(left), .hole_o(hole)
   );
+  assign still = hole - passed;
 
   // Of marks: is the packet at that distance here?
   function automatic logic has(logic [AheadPsns-1:0] marks, logic [23:0] distance);

@@ -7,9 +7,9 @@
 // an ACK that is behind what has been acknowledged says nothing, but one of the last PSN acknowledged does: that is how
 // the peer tells of receives that it has posted since. 31 in any ACK ends it until the send queue is initialised.
 //
-// Timing: what the job says is taken with start_i. From then on `oldest + credits` is counted along with the oldest
-// WQE (step_i), so that the end of a job compares two registers: same_o if the oldest WQE is st_i's, next_o if it is
-// the one behind it. Combinational from st_i on.
+// Timing: what the job says is taken with start_i, the last time that it is high. From then on `oldest + credits` is
+// counted along with the oldest WQE (step_i), so that the end of a job compares two registers: same_o if the oldest WQE
+// is st_i's, next_o if it is the one behind it. Combinational from st_i on.
 module hca_ack_credits
   import hca_pkg::*, hca_rx_pkg::*;
 (

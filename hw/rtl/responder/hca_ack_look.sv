@@ -1,6 +1,6 @@
 // What hca_ack_unit decides by, found a cycle before it does: comparisons of a job with the QP's oldest WQE, with the
 // row in hand and with what the requester has sent. On the way to its decision the unit changes neither.
-//   start_i       of the state that the job begins with (first_i): held until the next start_i
+//   start_i       of the state that the job begins with (first_i): held while it is low
 //   every cycle   of the state in hand (st_i) and the row, as they were in the cycle before
 module hca_ack_look
   import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::*;
@@ -9,9 +9,10 @@ module hca_ack_look
   input  logic        start_i,
   input  ack_job_t    job_i,
   input  ack_st_t     first_i,
-  input  hw_mark_t    mark_i,
-  input  logic        dead_i,
-  input  rx_ctx_t     ctx_i,
+  input  hw_mark_t    now_mark_i,    // with start_i
+  input  logic        now_dead_i,
+  input  rx_ctx_t     now_ctx_i,     // and behind it, late
+  input  rx_ctx_t     ctx_i,         // the same behind it
   input  rxd_t        rxd_i,
   input  omt_row_t    row_i,
   input  ack_st_t     st_i,
@@ -31,22 +32,27 @@ module hca_ack_look
 );
 
   // ---- A response ----------------------------------------------------------------------------------
-  logic [31:0] offset, left, most;     // bytes: in front of it, from it on, in a full packet
-  logic        is_last, row_at;
+  logic [31:0] offset, most;           // bytes: in front of it, in a full packet
+  logic [31:0] sums, carries;          // of offset and payload, if they come to the row's length
+  logic        is_last, row_at, is_rest, is_most;
 
   assign row_at  = is_atomic(row_i.opcode);
-  assign offset  = 32'(24'(job_i.psn - first_psn_i)) << mtu_shift(ctx_i.path_mtu);
-  // Nothing comes back of an ATOMIC WRITE.
-  assign left    = (row_i.opcode == WrOpAtomicWrite) ? '0 : row_i.len_bytes - offset;
+  assign offset  = 32'(24'(job_i.psn - first_psn_i)) << mtu_shift(now_ctx_i.path_mtu);
   assign most    = 32'(mtu_bytes(ctx_i.path_mtu));
   assign is_last = job_i.psn == row_i.last_psn;
+  assign is_most = 32'(rxd_i.payload_bytes) == most;
+  // Bit by bit, without an adder behind the one that the offset is out of: each carry that the sum shows must be there.
+  assign sums    = offset ^ 32'(rxd_i.payload_bytes) ^ row_i.len_bytes;
+  assign carries = (offset & 32'(rxd_i.payload_bytes)) | ((offset | 32'(rxd_i.payload_bytes)) & ~row_i.len_bytes);
+  hca_same #(.Width(32)) u_is_rest (.a_i(sums), .b_i({carries[30:0], 1'b0}), .same_o(is_rest));
 
   always_ff @(posedge clk_i) begin
     offset_o <= offset;
     good_o   <= row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
                 : is_answered(row_i.opcode) && job_i.rd_opcode
                   && (job_i.rd_ends == is_last || (ctx_i.selective && !is_last))
-                  && 32'(rxd_i.payload_bytes) == (is_last ? left : most);
+                  && (!is_last ? is_most   // nothing comes back of an ATOMIC WRITE
+                      : row_i.opcode == WrOpAtomicWrite ? rxd_i.payload_bytes == '0 : is_rest);
     rest_o   <= row_i.last_psn - st_i.una_psn;
     row_in_o <= row_in_i;
   end
@@ -64,17 +70,17 @@ module hca_ack_look
 
   always_ff @(posedge clk_i) begin
     if (start_i) begin
-      idle_o    <= first_i.una_psn == mark_i.psn;
-      waits_o   <= job_i.kind == AjSqError && !job_i.from_exec && !dead_i && !late_by[WqeIndexBits-1]
+      idle_o    <= first_i.una_psn == now_mark_i.psn;
+      waits_o   <= job_i.kind == AjSqError && !job_i.from_exec && !now_dead_i && !late_by[WqeIndexBits-1]
                    && (!first_i.pend_valid || late_by < pend_by);
       is_here_o <= late_by == '0;
-      said_o    <= ack_said(job_i, ctx_i.is_xrc);
-      few_o     <= job_i.kind == AjAck && job_i.syndrome == NakSelective && ctx_i.selective
+      said_o    <= ack_said(job_i, now_ctx_i.is_xrc);
+      few_o     <= job_i.kind == AjAck && job_i.syndrome == NakSelective && now_ctx_i.selective
                    && job_i.few.missing != '0 && (!few_open(few_of(first_i), job_i.psn) || !since[15]);
     end
   end
 
   logic unused_in;
-  assign unused_in = ^{job_i, first_i, mark_i, ctx_i, rxd_i, row_i, st_i, since};
+  assign unused_in = ^{job_i, first_i, now_mark_i, now_ctx_i, ctx_i, rxd_i, row_i, st_i, since, carries[31]};
 
 endmodule

@@ -1,8 +1,8 @@
 // The requester's receive side for one QP at a time: acknowledges, READ responses, local errors, timeouts.
-// start_i: job, context, state and marks are valid (all but st_i stay so until done_o). It walks the
-// outstanding message table from the oldest entry (two cycles per completed WQE, at most MaxOutstanding),
-// then acts once; done_o carries the new state. An ACK of nothing else than the end of the WQE it has come to acts
-// there and then. Waits only for item_ready_i. Rules: README.md, table 2.
+// start_i: job, context, state and marks are valid (now_*, st_i); all but st_i stay so until done_o, and from the next
+// cycle on they are there without now_, early. It walks the outstanding message table from the oldest entry (two cycles
+// per completed WQE, at most MaxOutstanding), then acts once; done_o carries the new state. An ACK of nothing else than
+// the end of the WQE it has come to acts there and then. Waits only for item_ready_i. Rules: README.md, table 2.
 module hca_ack_unit
   import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::*;
 (
@@ -12,9 +12,12 @@ module hca_ack_unit
   input  ack_job_t        job_i,
   input  logic            has_pkt_i,   // the job is a packet: its buffer is freed with the last item
   input  rxd_t            rxd_i,       // it, from the cycle after start_i on
-  input  rx_ctx_t         ctx_i,
-  input  logic            dead_i,
+  input  rx_ctx_t         now_ctx_i,   // with start_i
+  input  logic            now_dead_i,
+  input  hw_mark_t        now_mark_i,
   input  ack_st_t         st_i,
+  input  rx_ctx_t         ctx_i,       // the same behind it
+  input  logic            dead_i,
   input  hw_mark_t        mark_i,
   output omt_ask_t        ask_o,
   input  logic [MsgBlkW-1:0] blk_i,    // in the cycle after ask_o.map_en, held
@@ -63,13 +66,16 @@ module hca_ack_unit
   ack_said_t said;
 
   // ---- Start ---------------------------------------------------------------------------------------
-  logic is_pkt, in_window, plain_ack;
+  // Between jobs everything but the state is taken as if one began, every cycle: what a job begins with then does not
+  // wait for the verdict on its packet.
+  logic idles, is_pkt, in_window, plain_ack;
+  assign idles     = state_q == StIdle;
   assign is_pkt    = job_i.kind == AjAck || job_i.kind == AjRead;
   assign plain_ack = job_i.kind == AjAck && job_i.syndrome[6:5] == 2'b00;
-  assign in_window = (job_i.psn - st_i.una_psn) < (mark_i.psn - st_i.una_psn);
+  assign in_window = psn_within(job_i.psn, st_i.una_psn, now_mark_i.psn);
 
   logic blk_ok, look, advance, over, ends_block;
-  assign blk_ok   = start_i ? st_i.blk_ok : ack_q.blk_ok;
+  assign blk_ok   = idles ? st_i.blk_ok : ack_q.blk_ok;
   assign look     = start_i || state_q == StRead;
   assign ends_block = ack_q.una_wqe[MsgRowW-1:0] == '1;
 
@@ -78,8 +84,8 @@ module hca_ack_unit
     ask_o.next_en  = seek && at_wqe[MsgRowW-1:0] == '1;
     ask_o.row_en   = (look && blk_ok) || state_q inside {StMap, StSeekMap}
                      || (seek && at_wqe[MsgRowW-1:0] != '1);
-    ask_o.wqe      = start_i ? st_i.una_wqe : ack_q.una_wqe;
-    ask_o.blk      = start_i ? st_i.blk : ack_q.blk;
+    ask_o.wqe      = idles ? st_i.una_wqe : ack_q.una_wqe;
+    ask_o.blk      = idles ? st_i.blk : ack_q.blk;
     if (state_q inside {StMap, StSeekMap}) ask_o.blk = blk_i;
     if (state_q == StSeek) {ask_o.wqe, ask_o.blk} = {at_wqe + 1'b1, at_blk};
     if (state_q == StSeekMap) ask_o.wqe = at_wqe;
@@ -90,15 +96,21 @@ module hca_ack_unit
 
   // ---- Walk ----------------------------------------------------------------------------------------
   logic walk_on, row_in, row_read, row_at, pend_here, complete;  // row_read: waits for data, row_at: of an atomic
-  assign walk_on   = live_q && ack_q.una_psn != target_q;
-  assign row_in    = (row_i.last_psn - ack_q.una_psn) < (target_q - ack_q.una_psn);
+  logic at_target, at_pend, row_is_all, all_sent;
+  hca_same #(.Width(24))           u_at_target (.a_i(ack_q.una_psn), .b_i(target_q), .same_o(at_target));
+  hca_same #(.Width(24))           u_all_sent (.a_i(ack_q.una_psn), .b_i(mark_i.psn), .same_o(all_sent));
+  hca_same #(.Width(24))           u_row_is_all (.a_i(row_i.last_psn), .b_i(job_i.psn), .same_o(row_is_all));
+  hca_same #(.Width(WqeIndexBits)) u_at_pend (.a_i(ack_q.pend_wqe), .b_i(ack_q.una_wqe), .same_o(at_pend));
+
+  assign walk_on   = live_q && !at_target;
+  assign row_in    = psn_within(row_i.last_psn, ack_q.una_psn, target_q);
   assign row_read  = is_answered(row_i.opcode);
   assign row_at    = is_atomic(row_i.opcode);
-  assign pend_here = ack_q.pend_valid && ack_q.pend_wqe == ack_q.una_wqe;
+  assign pend_here = ack_q.pend_valid && at_pend;
   assign complete  = state_q == StWalk && walk_on && row_in && (!row_read || passes_q) && !pend_here;
 
   // ---- READ data behind a gap (selective repeat) -------------------------------------------------------
-  logic                 selects, holds, finds, asks_more;
+  logic                 selects, holds, finds, asks_more, some_left;
   logic [MissingW-1:0]  hole, rest_hole;
   logic [AheadPsns-1:0] with_it, left;
   logic [6:0]           passed, still;
@@ -110,13 +122,14 @@ module hca_ack_unit
     .clk_i, .look_i(state_q == StLook), .st_i(ack_q), .psn_i(job_i.psn), .row_i,
     .seek_i(state_q == StSeek), .map_i(state_q == StSeekMap), .blk_i,
     .seek_o(seek), .found_o(finds), .wqe_o(at_wqe), .first_o(at_first), .blk_o(at_blk),
-    .asks_o(asks_more), .hole_o(hole), .with_o(with_it), .passed_o(passed), .left_o(left), .still_o(still)
+    .asks_o(asks_more), .hole_o(hole), .with_o(with_it), .passed_o(passed), .left_o(left), .some_o(some_left),
+    .still_o(still)
   );
 
   // The most frequent job by far: an ACK ends with this WQE, and nobody waits for more.
   logic    swift;
   ack_st_t swift_st;
-  assign swift = state_q == StWalk && walk_on && plain_q && row_i.last_psn == job_i.psn && !row_read
+  assign swift = state_q == StWalk && walk_on && plain_q && row_is_all && !row_read
                  && !ack_q.pend_valid && !ack_q.draining && item_ready_i;
 
   // ---- Credits ---------------------------------------------------------------------------------------
@@ -124,8 +137,9 @@ module hca_ack_unit
   logic    late, same_dry, next_dry, same_news, tells, probes;
 
   hca_ack_credits u_credits (
-    .clk_i, .start_i, .job_i, .first_i(st_i), .mark_i(mark_i.psn), .step_i(advance), .st_i(ack_q), .late_o(late),
-    .same_dry_o(same_dry), .same_o(same_credit), .same_news_o(same_news), .next_dry_o(next_dry), .next_o(next_credit)
+    .clk_i, .start_i(idles), .job_i, .first_i(st_i), .mark_i(now_mark_i.psn), .step_i(advance), .st_i(ack_q),
+    .late_o(late), .same_dry_o(same_dry), .same_o(same_credit), .same_news_o(same_news),
+    .next_dry_o(next_dry), .next_o(next_credit)
   );
   assign tells  = said.ack && (live_q || late);
   assign probes = said.rnr_done && ack_q.dry && !ack_q.rnr_wait;  // a packet beyond the limit may go
@@ -151,31 +165,36 @@ module hca_ack_unit
   logic        end_item, end_pushed, to_second, to_pass, pend_next;
   ack_st_t     base;            // state with the budgets of a new message when there was progress
   logic        is_ack, is_read, refused, asks, bad, spent, rnr_spent;
-  logic        at_end, rewind, fail, deliver, places, again, rnr, back, implied_new, retire, row_ends, all_here,
+  logic        at_end, rewind, fail, deliver, places, again, rnr, back, retire, row_ends, all_here,
                path_fails;
   logic [23:0] behind_psn;      // the oldest unacknowledged one behind a response, and what came before it
   logic [23:0] row_rest;        // PSNs of the row behind the response
   logic [7:0]  fail_status, fail_syndrome;
   logic [31:0] rd_offset;
   logic        rd_good, paid, pend_ends, stopped_q, pend_q, waits, is_here, idle, few, row_was_in;
+  logic        row_is_rest, behind_all, none_paid, none_rnr, gap_seen, asks_back;
 
   assign at_end    = state_q == StEnd;
   assign retire    = said.retire;
   assign row_ends  = looked_q ? 24'(passed) >= row_rest : row_rest == '0;
   assign behind_psn = ack_q.una_psn + 24'd1 + (looked_q ? 24'(passed) : '0);
-  assign all_here  = same_psn(passes_q ? ack_q.una_psn : behind_psn, mark_i.psn);
+  assign all_here  = passes_q ? all_sent : behind_all;
   // Of the next gap, in the WQE that is the oldest one then.
   assign rest_hole = hole_of(still, row_i.last_psn - (passes_q ? ack_q.una_psn : behind_psn));
 
+  hca_same #(.Width(24)) u_row_is_rest (.a_i(24'(passed)), .b_i(row_rest), .same_o(row_is_rest));
+  hca_same #(.Width(24)) u_behind_all (.a_i(behind_psn), .b_i(mark_i.psn), .same_o(behind_all));
+
   hca_ack_look u_look (
-    .clk_i, .start_i, .job_i, .first_i(st_i), .mark_i, .dead_i, .ctx_i, .rxd_i, .row_i, .st_i(ack_q),
-    .first_psn_i((state_q == StSeek || found_q) ? at_first : ack_q.una_first_psn), .row_in_i(row_in), .good_o(rd_good),
+    .clk_i, .start_i(idles), .job_i, .first_i(st_i), .now_mark_i, .now_dead_i, .now_ctx_i, .ctx_i, .rxd_i,
+    .row_i, .st_i(ack_q), .first_psn_i((state_q == StSeek || found_q) ? at_first : ack_q.una_first_psn),
+    .row_in_i(row_in), .good_o(rd_good),
     .offset_o(rd_offset), .rest_o(row_rest), .row_in_o(row_was_in), .idle_o(idle), .waits_o(waits),
     .is_here_o(is_here), .few_o(few), .said_o(said)
   );
   always_ff @(posedge clk_i) begin
-    if (start_i || state_q == StWalk) stopped_q <= !start_i && walk_on && pend_here;
-    pend_q <= start_i ? st_i.pend_valid && st_i.pend_wqe == st_i.una_wqe : pend_here || (end_pushed && to_second);
+    if (idles || state_q == StWalk) stopped_q <= !idles && walk_on && pend_here;
+    pend_q <= idles ? st_i.pend_valid && st_i.pend_wqe == st_i.una_wqe : pend_here || (end_pushed && to_second);
   end
 
   always_comb begin
@@ -194,32 +213,36 @@ module hca_ack_unit
 
   assign is_ack      = said.ack && live_q && !second_q;
   assign is_read     = said.read && live_q && !second_q;
-  assign implied_new = implied_q && !base.gap_seen && !base.rnr_wait;
+  // What `base` says of them, without waiting for it.
+  assign gap_seen    = !moved_q && ack_q.gap_seen;
+  assign none_paid   = moved_q ? ctx_i.retry_cnt == '0 : ack_q.retry_left == '0;
+  assign none_rnr    = moved_q ? ctx_i.rnr_retry == '0 : ack_q.rnr_left == '0;
 
   // A refusal behind a READ without its data is not the READ's: the data was lost, or is still to come.
   assign refused = is_ack && said.refuses && !(implied_q && row_was_in);
-  assign asks    = is_ack && !implied_q && said.rnr && !base.rnr_wait;
+  assign asks    = is_ack && !implied_q && said.rnr && !ack_q.rnr_wait;
   // Back, which costs a retry.
-  assign rewind  = (is_ack && !refused && (implied_q ? implied_new : (said.gap || few) && !base.rnr_wait))
-                   || (is_read && implied_new)
-                   || (said.timeout && ctx_i.tx_live && !base.rnr_wait && !idle);
+  assign asks_back = live_q && !second_q
+                     && (implied_q ? !gap_seen && (said.read || (said.ack && !(said.refuses && !row_was_in)))
+                         : said.ack && !said.refuses && (said.gap || few));
+  assign rewind  = !ack_q.rnr_wait && (asks_back || (said.timeout && ctx_i.tx_live && !idle));
   // A response that is the oldest one; one that stands behind a gap.
   assign deliver = is_read && !implied_q && !stopped_q && rd_good;
   assign bad     = is_read && !implied_q && !stopped_q && !rd_good;
   assign places  = is_read && found_q && rd_good && !spent;
   // A hole is asked for once more, or another one: that does not. Else it is on its way.
-  assign again   = !base.rnr_wait && (is_read ? (places && asks_more)
-                                                || (deliver && looked_q && !row_ends && passed != '0 && left != '0)
+  assign again   = !ack_q.rnr_wait && (is_read ? (places && asks_more)
+                                                || (deliver && looked_q && !row_ends && passed != '0 && some_left)
                                               : said.read && passes_q && marks_of(base) != '0);
   // Data of a READ could not be placed: back to it, whatever was decided since. Its CQE and all later ones were held
   // back by rx_exec.
   assign back    = said.back;
 
   assign pend_ends  = (waits ? is_here : pend_q) && !deliver && !dead_i && !back;
-  assign paid       = rewind && base.retry_left != '0;
-  assign spent      = rewind && base.retry_left == '0;           // REL-3, REL-9: retry_cnt 7 is seven
+  assign paid       = rewind && !none_paid;
+  assign spent      = rewind && none_paid;                       // REL-3, REL-9: retry_cnt 7 is seven
   assign path_fails = spent && ctx_i.is_armed && !pend_ends;     // APM-1: a wait, and the retries anew
-  assign rnr_spent  = asks && base.rnr_left == '0;
+  assign rnr_spent  = asks && none_rnr;
   assign rnr        = asks && !rnr_spent && !pend_ends;
   assign fail       = pend_ends || refused || bad || rnr_spent || (spent && !ctx_i.is_armed);
 
@@ -235,15 +258,21 @@ module hca_ack_unit
 
   logic resend, few_again;  // ask the requester to start again; some packets alone
   assign few_again = few && !implied_q;
-  logic drains, drained;  // somebody waits for the end of all that is outstanding; it is there
+  logic wants, all_over, drained;  // somebody waits for the end of all that is outstanding; it is there; both
   logic none_left, last_row, last_retired;  // nothing is outstanding; nor behind the oldest WQE
   // Not inside a message whose rest is still to be sent. Compared before it is known which of them it will be.
-  assign last_retired = ack_q.una_psn == mark_i.psn && ack_q.una_psn == ack_q.una_first_psn
-                        && wqe_idx_t'(ack_q.una_wqe + 1'b1) == mark_i.wqe;
-  assign last_row     = 24'(row_i.last_psn + 24'd1) == mark_i.psn && wqe_idx_t'(ack_q.una_wqe + 1'b1) == mark_i.wqe;
-  assign none_left    = ack_q.una_psn == mark_i.psn && ack_q.una_psn == ack_q.una_first_psn
-                        && ack_q.una_wqe == mark_i.wqe;
-  assign resend = !fail && (paid || again || (said.rnr_done && base.rnr_wait));
+  logic        begins, none_begun, one_begun, row_is_last;
+  hca_same #(.Width(24))           u_begins (.a_i(ack_q.una_psn), .b_i(ack_q.una_first_psn), .same_o(begins));
+  hca_same #(.Width(WqeIndexBits)) u_none_begun (.a_i(ack_q.una_wqe), .b_i(mark_i.wqe), .same_o(none_begun));
+  hca_next #(.Width(WqeIndexBits)) u_one_begun (.a_i(ack_q.una_wqe), .b_i(mark_i.wqe), .next_o(one_begun));
+  hca_next #(.Width(24))           u_row_is_last (.a_i(row_i.last_psn), .b_i(mark_i.psn), .next_o(row_is_last));
+  hca_next #(.Width(WqeIndexBits)) u_pend_next (.a_i(ack_q.una_wqe), .b_i(ack_q.pend_wqe), .next_o(pend_next));
+  assign last_retired = all_sent && begins && one_begun;
+  assign last_row     = row_is_last && one_begun;
+  assign none_left    = all_sent && begins && none_begun;
+  assign wants    = ack_q.draining || said.sq_drain;
+  assign all_over = deliver ? row_ends && last_row : retire ? last_retired : none_left;
+  assign resend = !fail && (paid || again || (said.rnr_done && ack_q.rnr_wait));
 
   ack_st_t end_st;
 
@@ -308,9 +337,8 @@ module hca_ack_unit
       end_st.pend_valid = 1'b0;
       end_st.rnr_wait   = 1'b0;
     end
-    drains        = (base.draining || said.sq_drain) && !dead_o;
-    drained       = drains && (deliver ? row_ends && last_row : retire ? last_retired : none_left);
-    end_st.draining = drains && !drained;
+    drained         = wants && !dead_o && all_over;
+    end_st.draining = wants && !dead_o && !all_over;
   end
 
   assign st_o = swift ? swift_st : end_st;
@@ -322,17 +350,17 @@ module hca_ack_unit
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done,
                          again: !resend ? '0 : few_again ? job_i.few.missing : places ? hole : again ? rest_hole : '0,
                          credit: st_o.credit};
-  assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained || path_fails);
+  // Who is dead already drains nothing; who dies now is told of, whatever has ended.
+  assign ev_valid_o  = done_o && (path_fails || (!dead_i && (fail || back || (wants && all_over))));
   assign ev_o        = '{kind: path_fails ? HwEventPathFailed : drained ? HwEventSqDrained : HwEventQpError,
                          func: ctx_i.func, qpn: job_i.qpn,
                          who: (pend_ends || back) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
                          syndrome: fail_syndrome, status: back ? job_i.status : fail_status};
 
   // ---- Items ---------------------------------------------------------------------------------------
-  assign pend_next    = ack_q.pend_wqe == wqe_idx_t'(ack_q.una_wqe + 1'b1);
   assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_i.signaled);
   assign end_pushed   = at_end && item_ready_i;  // whether there is an item is known late
-  assign to_pass      = deliver && looked_q && row_ends && (24'(passed) != row_rest || left != '0);
+  assign to_pass      = deliver && looked_q && row_ends && (!row_is_rest || some_left);
   assign to_second    = deliver && row_ends && ack_q.pend_valid && pend_next && !to_pass;
   assign item_valid_o = (complete && (row_i.signaled || passes_q)) || swift || (at_end && end_item);
   // The oldest WQE has completed, and its row is not asked for again.
@@ -358,14 +386,14 @@ module hca_ack_unit
     second_d  = second_q;
     {looked_d, passes_d, found_d} = {looked_q, passes_q, found_q};
     unique case (state_q)
-      StIdle: if (start_i) begin
-        state_d   = (!is_pkt && job_i.kind != AjMwDone) ? StEnd : blk_ok ? StWalk : StMap;
-        ack_d     = st_i;
-        {moved_d, implied_d, second_d, looked_d, passes_d, found_d} = '0;
+      StIdle: begin
+        if (start_i) state_d = (!is_pkt && job_i.kind != AjMwDone) ? StEnd : blk_ok ? StWalk : StMap;
+        if (start_i) {ack_d, found_d} = {st_i, 1'b0};
+        {moved_d, implied_d, second_d, looked_d, passes_d} = '0;
       end
       StMap: begin
         ack_d.blk    = blk_i;
-        ack_d.blk_ok = live_q && !same_psn(ack_q.una_psn, mark_i.psn);  // else there is no such WQE yet
+        ack_d.blk_ok = live_q && !all_sent;  // else there is no such WQE yet
         state_d      = StWalk;
       end
       StWalk: begin
@@ -388,7 +416,7 @@ module hca_ack_unit
           state_d             = swift ? StIdle : StRead;
         end
       end
-      StRead:  state_d = (ack_q.una_psn == target_q && !said.read) ? StEnd : blk_ok ? StWalk : StMap;
+      StRead:  state_d = (at_target && !said.read) ? StEnd : blk_ok ? StWalk : StMap;
       StLook: begin
         looked_d = !implied_q;
         state_d  = implied_q ? StSeek : StEnd;
@@ -423,7 +451,7 @@ module hca_ack_unit
     second_q  <= second_d;
     {looked_q, passes_q, found_q} <= {looked_d, passes_d, found_d};
     if (state_q == StEnd && passes_d && !passes_q) target_q <= behind_psn;
-    if (start_i) begin
+    if (idles) begin
       target_q <= plain_ack ? job_i.psn + 24'd1 : job_i.psn;
       plain_q  <= plain_ack;
       // Reserved syndromes answer nothing.
@@ -433,6 +461,6 @@ module hca_ack_unit
   end
 
   logic unused_in;
-  assign unused_in = ^{rxd_i, ctx_i};
+  assign unused_in = ^{rxd_i, ctx_i, now_mark_i};
 
 endmodule

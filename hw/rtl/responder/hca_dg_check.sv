@@ -9,7 +9,9 @@ module hca_dg_check
   input  rxd_t           rxd_i,    // with look_i
   input  rxd_t           req_i,    // the same with apply_i
   input  logic [QpW-1:0] qpn_i,
-  input  rx_ctx_t        ctx_i,
+  input  rx_ctx_t        now_ctx_i,  // with look_i
+  input  resp_st_t       now_st_i,
+  input  rx_ctx_t        ctx_i,    // the same with apply_i
   input  resp_st_t       st_i,
   input  wqe_idx_t       rq_pi_i,
   input  srq_head_t      srq_i,    // with apply_i
@@ -26,14 +28,14 @@ module hca_dg_check
   logic        good_d, good_q, room_q, room, accept, has_net, unused_in;
   wqe_idx_t    wqe;
 
-  assign unused_in = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
-  assign good_d = (ctx_i.is_raw || (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm}))
+  assign unused_in = ^{rxd_i, req_i, ctx_i, now_ctx_i, now_st_i, srq_i.xrc};
+  assign good_d = (now_ctx_i.is_raw || (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm}))
                   && rxd_i.payload_bytes <= longest;
-  assign longest = (ctx_i.is_raw && rxd_i.opcode == OpcodeSniffed) ? 13'(MaxKept)
-                   : mtu_bytes(ctx_i.path_mtu) + (ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0);   // XPORT-4
+  assign longest = (now_ctx_i.is_raw && rxd_i.opcode == OpcodeSniffed) ? 13'(MaxKept)
+                   : mtu_bytes(now_ctx_i.path_mtu) + (now_ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0);   // XPORT-4
 
   always_ff @(posedge clk_i) begin
-    if (look_i) {good_q, room_q} <= {good_d, st_i.rq_ci != rq_pi_i};
+    if (look_i) {good_q, room_q} <= {good_d, now_st_i.rq_ci != rq_pi_i};
   end
 
   assign room    = ctx_i.has_srq ? srq_i.ok : room_q;

@@ -34,6 +34,7 @@ module hca_read_ahead
   // If it is the oldest one itself:
   output logic [6:0]           passed_o,   // so many behind it are here
   output logic [AheadPsns-1:0] left_o,     // marks behind the PSN that is the oldest one then
+  output logic                 some_o,     // there are some
   output logic [6:0]           still_o     // packets missing there, if marks are left
 );
 
@@ -43,7 +44,7 @@ module hca_read_ahead
     logic [AheadPsns-1:0] with_it;
     logic [6:0]           missing;
     logic [6:0]           passed;
-    logic [6:0]           still;
+    logic [6:0]           hole;
   } found_t;
 
   found_t               found_d, found_q;
@@ -62,7 +63,7 @@ module hca_read_ahead
 
   hca_resp_ahead u_ahead (
     .marks_i(marks_of(st_i)), .ahead_i(ahead), .near_o(near), .known_o(known), .with_o(found_d.with_it),
-    .missing_o(found_d.missing), .passed_o(found_d.passed), .left_o(left), .still_o(found_d.still)
+    .missing_o(found_d.missing), .passed_o(found_d.passed), .left_o(left), .hole_o(found_d.hole)
   );
 
   assign found_d.fits  = near && !known;
@@ -78,7 +79,8 @@ module hca_read_ahead
       with_o   <= found_q.with_it;
       passed_o <= found_q.passed;
       left_o   <= marks_behind(marks_of(st_i), found_q.passed);
-      still_o  <= found_q.still;
+      some_o   <= !found_q.hole[6];
+      still_o  <= found_q.hole - found_q.passed;
       {wqe_o, first_o, blk_o} <= {st_i.una_wqe, st_i.una_first_psn, st_i.blk};
     end
     if (seek_o) {wqe_o, first_o} <= {wqe_o + 1'b1, row_i.last_psn + 24'd1};

@@ -13,23 +13,24 @@ module hca_resp_ahead
   // When the expected packet comes:
   output logic [6:0]           passed_o,   // so many behind it are here already
   output logic [AheadPsns-1:0] left_o,     // marks behind the PSN that is expected then
-  output logic [6:0]           still_o     // packets missing there, if marks are left
+  output logic [6:0]           hole_o      // place of the first of them: hole_o - passed_o packets are missing there
 );
 
   logic [$clog2(AheadPsns)-1:0] at;
   logic [AheadPsns-1:0]         gone;   // marks without the first run
-  logic [6:0]                   first, hole;
+  logic [AheadPsns-1:0]         upto;   // as far as the packet
+  logic                         leads;  // no mark is before the packet, nor its own
 
-  // Place of the lowest bit set; AheadPsns: none is. A carry finds the bit, and its place is read from it.
-  function automatic logic [6:0] lowest(logic [AheadPsns-1:0] bits);
+  // Place of the lowest bit set, and more; of none AheadPsns. A carry finds the bit, and its place is read from it.
+  function automatic logic [6:0] lowest(logic [AheadPsns-1:0] bits, int unsigned more);
     logic [AheadPsns:0]   less;
     logic [AheadPsns-1:0] one;
     logic [6:0]           found;
     less  = {1'b0, ~bits} + 1'b1;
     one   = bits & less[AheadPsns-1:0];
-    found = {less[AheadPsns], 6'd0};
+    found = less[AheadPsns] ? 7'(AheadPsns + more) : '0;
     for (int unsigned i = 0; i < AheadPsns; i++) begin
-      if (one[i]) found[5:0] = found[5:0] | 6'(i);
+      if (one[i]) found = found | 7'(i + more);
     end
     return found;
   endfunction
@@ -38,13 +39,16 @@ module hca_resp_ahead
   assign near_o    = ahead_i != '0 && ahead_i <= 24'(AheadPsns);
   assign known_o   = near_o && marks_i[at];
   assign with_o    = marks_i | (near_o ? AheadPsns'(1) << at : '0);
-  assign first     = lowest(marks_i);
-  assign missing_o = (near_o && 7'(at) < first) ? 7'(at) + 7'd1 : first + 7'd1;
+  assign leads     = near_o && (marks_i & upto) == '0;
+  assign missing_o = leads ? ahead_i[6:0] : lowest(marks_i, 1);
 
-  assign passed_o  = lowest(~marks_i);
+  always_comb begin
+    for (int unsigned i = 0; i < AheadPsns; i++) upto[i] = 6'(i) <= at;
+  end
+
+  assign passed_o  = lowest(~marks_i, 0);
   assign gone      = marks_i & (marks_i + AheadPsns'(1));
   assign left_o    = marks_behind(marks_i, passed_o);
-  assign hole      = lowest(gone);
-  assign still_o   = hole - passed_o;
+  assign hole_o    = lowest(gone, 0);
 
 endmodule

@@ -1,6 +1,7 @@
-// Responder rules for one request packet. look_i: packet, context and state are valid (the latter two stay so); the
-// verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall do, the new
-// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1, 4 (UC).
+// Responder rules for one request packet. look_i: packet, context and state are valid (now_*, and kept for the next
+// cycle: ctx_i, st_i); the verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall
+// do, the new state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1,
+// 4 (UC).
 module hca_resp_check
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -10,7 +11,9 @@ module hca_resp_check
   input  rxd_t           rxd_i,    // with look_i
   input  rxd_t           req_i,    // the same with apply_i
   input  logic [QpW-1:0] qpn_i,
-  input  rx_ctx_t        ctx_i,
+  input  rx_ctx_t        now_ctx_i,  // with look_i
+  input  resp_st_t       now_st_i,
+  input  rx_ctx_t        ctx_i,    // the same with apply_i
   input  resp_st_t       st_i,
   input  wqe_idx_t       rq_pi_i,
   input  logic [5:0]     rd_popped_i,
@@ -73,43 +76,47 @@ module hca_resp_check
     logic [AheadPsns-1:0] with_it;
     logic [6:0]  missing;
     logic [6:0]  passed;
-    logic [AheadPsns-1:0] left;
-    logic [6:0]  still;
+    logic [6:0]  hole;
   } marks_t;
 
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
-  logic        has_marks, near, has_masks;
+  logic        has_marks, has_marks_q, known, near, has_masks;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
   logic        first, middle, last, only, total_bad, flush_bad;
   feth_low_t   feth;
   logic [5:0]  rd_used;
-  logic [32:0] rd_round;
+  logic [31:0] rd_full;    // packets of a READ that are full
+  logic [23:0] rd_whole;   // PSNs of a READ without its last one, if that is not full
+  logic        rd_rest;
+  logic [25:0] rd_fits;
+  logic [AheadPsns-1:0] unused_left;
   logic [23:0] behind;
   logic        unused_rxd;
 
-  assign unused_rxd = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
+  assign unused_rxd = ^{rxd_i, req_i, rd_full, rd_fits, now_ctx_i, now_st_i, ctx_i, srq_i.xrc};
 
   assign has_masks = rxd_i.masked && rxd_i.opcode[4:0] == BthRcCmpSwap[4:0];
 
   // They stand where the place of a WRITE in progress stands otherwise.
-  assign has_marks = ctx_i.selective && st_i.in_msg inside {MsgpNone, MsgpSend};
+  assign has_marks = now_ctx_i.selective && now_st_i.in_msg inside {MsgpNone, MsgpSend};
 
   hca_resp_ahead u_ahead (
-    .marks_i  (has_marks ? st_i.wr_va : '0),
-    .ahead_i  (rxd_i.psn - st_i.epsn),
-    .near_o   (near), .known_o(marks_d.known), .with_o(marks_d.with_it), .missing_o(marks_d.missing),
-    .passed_o (marks_d.passed), .left_o(marks_d.left), .still_o(marks_d.still)
+    .marks_i  (now_st_i.wr_va),
+    .ahead_i  (rxd_i.psn - now_st_i.epsn),
+    .near_o   (near), .known_o(known), .with_o(marks_d.with_it), .missing_o(marks_d.missing),
+    .passed_o (marks_d.passed), .left_o(unused_left), .hole_o(marks_d.hole)
   );
+  assign marks_d.known = has_marks && known;  // without marks nobody asks for the rest
 
   always_comb begin
     op       = rxd_i.opcode[4:0];
-    mtu      = mtu_bytes(ctx_i.path_mtu);
+    mtu      = mtu_bytes(now_ctx_i.path_mtu);
     pay      = rxd_i.payload_bytes;
-    rd_used  = st_i.rd_pushed - rd_popped_i;
-    rd_round = (33'(rxd_i.reth_bytes) + 33'(mtu) - 33'd1) >> mtu_shift(ctx_i.path_mtu);
-    behind   = st_i.epsn - rxd_i.psn;
+    rd_used  = now_st_i.rd_pushed - rd_popped_i;
+    rd_full  = rxd_i.reth_bytes >> mtu_shift(now_ctx_i.path_mtu);
+    behind   = now_st_i.epsn - rxd_i.psn;
 
     look_d = '0;
     first  = op == BthRcSendFirst[4:0] || op == BthRcWriteFirst[4:0];
@@ -130,24 +137,28 @@ module hca_resp_check
     look_d.starts = first || only || look_d.read;
     look_d.ends   = last || only;
     look_d.in_seq = behind == '0;
-    look_d.earlier = !look_d.in_seq && behind <= (ctx_i.is_uc ? UcDupPsns : DupPsns);
-    look_d.psns   = (rd_round == '0 || look_d.flush) ? 24'd1 : rd_round[23:0];
-    look_d.dup_ok = behind >= look_d.psns;
+    look_d.earlier = !look_d.in_seq && behind <= (now_ctx_i.is_uc ? UcDupPsns : DupPsns);
+    rd_whole = look_d.flush ? '0 : rd_full[23:0];
+    rd_rest  = (rxd_i.reth_bytes & (32'(mtu) - 32'd1)) != '0 || rxd_i.reth_bytes == '0 || look_d.flush;
+    look_d.psns   = rd_whole + 24'(rd_rest);
+    // Not more PSNs than there are before the expected one: their number less the two parts in one chain.
+    rd_fits       = {1'b0, behind, 1'b1} + {1'b0, ~rd_whole, !rd_rest};
+    look_d.dup_ok = rd_fits[25];
 
     // On UC a message may begin behind a gap, and in place of the rest of another one: of that some is lost.
-    look_d.order_bad = !(look_d.send || look_d.write || (look_d.read && !ctx_i.is_uc))
-                       || (look_d.inv && ctx_i.is_uc)
-                       || (look_d.starts && st_i.in_msg != MsgpNone && !ctx_i.is_uc)
-                       || (!look_d.starts && st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite))
-                       || (!look_d.starts && !look_d.in_seq && ctx_i.is_uc)
-                       || (!look_d.starts && st_i.srqn != rxd_i.xrcsrq && ctx_i.is_xrc);
+    look_d.order_bad = !(look_d.send || look_d.write || (look_d.read && !now_ctx_i.is_uc))
+                       || (look_d.inv && now_ctx_i.is_uc)
+                       || (look_d.starts && now_st_i.in_msg != MsgpNone && !now_ctx_i.is_uc)
+                       || (!look_d.starts && now_st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite))
+                       || (!look_d.starts && !look_d.in_seq && now_ctx_i.is_uc)
+                       || (!look_d.starts && now_st_i.srqn != rxd_i.xrcsrq && now_ctx_i.is_xrc);
 
     // A WRITE's packets add up to exactly the length in its RETH.
     unique case (1'b1)
       first:   total_bad = rxd_i.reth_bytes <= 32'(mtu);
       only:    total_bad = rxd_i.reth_bytes != 32'(pay);
-      middle:  total_bad = st_i.wr_left <= 32'(mtu);
-      default: total_bad = st_i.wr_left != 32'(pay);
+      middle:  total_bad = now_st_i.wr_left <= 32'(mtu);
+      default: total_bad = now_st_i.wr_left != 32'(pay);
     endcase
     // It needs one of the two types there are; its length is that of no data.
     feth      = rxd_i.swap_add[$bits(feth_low_t)-1:0];
@@ -159,25 +170,25 @@ module hca_resp_check
                                          || (look_d.flush ? flush_bad : rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.atomic && !look_d.flush && (rxd_i.reth_va[2:0] != '0 || rxd_i.reth_bytes != 32'd8))
                      || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
-                     || (look_d.send && !look_d.starts && st_i.msg_bytes > MaxMsgBytes - 32'(pay));
-    look_d.access_bad = (look_d.write && !ctx_i.remote_write)
-                        || (look_d.read && !(look_d.flush ? ctx_i.flush_global && !feth.plt[1]
-                                             : look_d.stores ? ctx_i.remote_write : look_d.atomic ? ctx_i.remote_atomic
-                                             : ctx_i.remote_read));
+                     || (look_d.send && !look_d.starts && now_st_i.msg_bytes > MaxMsgBytes - 32'(pay));
+    look_d.access_bad = (look_d.write && !now_ctx_i.remote_write)
+                        || (look_d.read && !(look_d.flush ? now_ctx_i.flush_global && !feth.plt[1]
+                                             : look_d.stores ? now_ctx_i.remote_write
+                                             : look_d.atomic ? now_ctx_i.remote_atomic : now_ctx_i.remote_read));
     look_d.takes      = (look_d.send && look_d.starts) || (look_d.write && look_d.ends && look_d.imm);
-    look_d.no_wqe     = look_d.takes && !ctx_i.has_srq && st_i.rq_ci == rq_pi_i;
+    look_d.no_wqe     = look_d.takes && !now_ctx_i.has_srq && now_st_i.rq_ci == rq_pi_i;
     // Jobs that the peer has asked for again still count until hca_resp_sched drops them: no reason to refuse.
     // Of FLUSHes a peer may have any number outstanding (decision 0074).
-    look_d.rd_full    = rd_used >= 6'(ctx_i.max_dest_rd_atomic) && !st_i.rd_again && !look_d.flush;
+    look_d.rd_full    = rd_used >= 6'(now_ctx_i.max_dest_rd_atomic) && !now_st_i.rd_again && !look_d.flush;
     look_d.rd_jam     = rd_used >= RdJam;
     look_d.rd_none    = rd_used == '0;
-    look_d.alone      = has_marks && near && !st_i.nak_all && op == BthRcWriteOnly[4:0] && !look_d.len_bad
+    look_d.alone      = has_marks && near && !now_st_i.nak_all && op == BthRcWriteOnly[4:0] && !look_d.len_bad
                         && !look_d.access_bad;
     look_d.eighth     = behind[2:0] == '0;
   end
 
   always_ff @(posedge clk_i) begin
-    if (look_i) {look_q, marks_q} <= {look_d, marks_d};
+    if (look_i) {look_q, marks_q, has_marks_q} <= {look_d, marks_d, has_marks};
   end
 
   // ---- Stage 2: verdict -----------------------------------------------------------------------------
@@ -200,15 +211,20 @@ module hca_resp_check
 
   // The expected PSN behind this packet, and behind those that have come before it; how many are missing there.
   logic [23:0] next_psn;
-  logic [6:0]  missing;
+  logic [6:0]  missing, still;
+  logic        some_left;            // marks behind that PSN
+  logic [AheadPsns-1:0] left;
   logic [15:0] seen;
   assign next_psn = req_i.psn + (look_q.read ? look_q.psns : 24'd1) + (keeps ? 24'(marks_q.passed) : '0);
   logic        unused_missing;
   assign unused_missing = ^missing[6:MissingW];
-  assign missing  = look_q.in_seq ? marks_q.still : marks_q.missing;
-  assign seen     = look_q.in_seq ? 16'(next_psn) + 16'(marks_q.still) : req_i.psn[15:0];
+  assign still    = marks_q.hole - marks_q.passed;
+  assign left     = marks_behind(st_i.wr_va, marks_q.passed);
+  assign some_left = !marks_q.hole[6];
+  assign missing  = look_q.in_seq ? still : marks_q.missing;
+  assign seen     = look_q.in_seq ? req_i.psn[15:0] + 16'd1 + 16'(marks_q.hole) : req_i.psn[15:0];
   // A READ's answer tells of nothing behind it, and a WRITE in several packets needs their place.
-  assign keeps    = has_marks && !look_q.read && !look_q.inv && !(look_q.write && look_q.starts && !look_q.ends);
+  assign keeps    = has_marks_q && !look_q.read && !look_q.inv && !(look_q.write && look_q.starts && !look_q.ends);
 
   assign list_o = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
   // An SRQ gives a slot with the packet that needs one; a message of UC that was lost has left its own.
@@ -253,7 +269,7 @@ module hca_resp_check
         syndrome = AethRnr | 8'(ctx_i.min_rnr_timer);
       end else begin
         accept = 1'b1;
-        if (keeps && marks_q.left != '0) syndrome = (marks_q.still > MissingMax) ? NakPsnSequence : NakSelective;
+        if (keeps && some_left) syndrome = (still > MissingMax) ? NakPsnSequence : NakSelective;
       end
     end else if (apply_i && look_q.earlier) begin
       again = look_q.read && !look_q.len_bad && !look_q.access_bad && look_q.dup_ok
@@ -311,7 +327,7 @@ module hca_resp_check
         if (look_q.send) st_o.held = ctx_i.has_srq;
       end
       if (pops) st_o.rq_ci = WqeIndexBits'(srq_i.slot);
-      if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps ? marks_q.left : '0;
+      if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps ? left : '0;
     end else if (places) begin
       st_o.wr_va = marks_q.with_it;
     end

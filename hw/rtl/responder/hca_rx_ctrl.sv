@@ -186,12 +186,12 @@ module hca_rx_ctrl
   end
 
   // ---- Tables --------------------------------------------------------------------------------------
-  rx_ctx_t         ctx, ctx_new;
-  rx_st_t          st, st_new;
+  rx_ctx_t         ctx, ctx_new, kept_ctx;   // kept: behind StRead, out of registers
+  rx_st_t          st, st_new, kept_st;
   logic            st_we, pop_busy, clear, goes_on, clear_done, qpc_apply, sq_pi_clr, rq_pi_clr;
   wqe_idx_t        sq_pi, rq_pi;
   logic [5:0]      rd_popped;
-  hw_mark_t        mark;
+  hw_mark_t        mark, kept_mark;
   omt_row_t        row;
   omt_ask_t        ask;
   logic [MsgBlkW-1:0] blk;
@@ -228,6 +228,7 @@ module hca_rx_ctrl
     .rq_pi_o         (rq_pi),
     .rd_popped_o     (rd_popped),
     .mark_o          (mark),
+    .kept_ctx_o(kept_ctx), .kept_st_o(kept_st), .kept_mark_o(kept_mark),
     .ask_i           (ask),
     .row_o           (row),
     .blk_o           (blk),
@@ -312,7 +313,7 @@ module hca_rx_ctrl
     .clk_i,
     .look_i     (pkt_read), .apply_i(resp_act),
     .rxd_i, .req_i(pkt_q),
-    .qpn_i      (qpn_q), .ctx_i(ctx), .st_i(st.resp),
+    .qpn_i      (qpn_q), .now_ctx_i(ctx), .now_st_i(st.resp), .ctx_i(kept_ctx), .st_i(kept_st.resp),
     .rq_pi_i    (rq_pi), .rd_popped_i(rd_popped), .credits_i(credits), .less_i(less),
     .srq_i      (srq_head_i), .pkey_index_i(pkey_index),
     .srq_pop_o, .full_o(dg_full), .wrong_o(dg_wrong),
@@ -344,10 +345,8 @@ module hca_rx_ctrl
     .job_i       (ack_job),
     .has_pkt_i   (job_q == JobPkt),
     .rxd_i       (pkt_q),
-    .ctx_i       (ctx),
-    .dead_i      (st.sq_dead),
-    .st_i        (st.ack),
-    .mark_i      (mark),
+    .now_ctx_i   (ctx), .now_dead_i(st.sq_dead), .now_mark_i(mark), .st_i(st.ack),
+    .ctx_i       (kept_ctx), .dead_i(kept_st.sq_dead), .mark_i(kept_mark),
     .ask_o       (ask),
     .blk_i       (blk),
     .row_i       (row),
@@ -364,7 +363,7 @@ module hca_rx_ctrl
   assign flush_sq    = flush_q.sq;
   assign flush_start = state_q == StRead && (ctx.is_err || (ctx.is_sqe && flush_sq)) && job_q == JobFlush;
   // A flush may have passed what rx_exec refused: once more from there.
-  assign flush_again = ctx.is_err && job_q == JobMsg && msg_q.from_exec && (ack_done || state_q == StMsg);
+  assign flush_again = kept_ctx.is_err && job_q == JobMsg && msg_q.from_exec && (ack_done || state_q == StMsg);
 
   hca_rx_flush u_flush (
     .clk_i,
@@ -415,35 +414,29 @@ module hca_rx_ctrl
   rxw_t   inv_item;
   rx_st_t inv_st;
   hca_rx_inv u_inv (
-    .qpn_i(qpn_q), .ctx_i(ctx), .st_i(st), .msg_i(msg_q), .credits_i(less), .is_o(is_inv), .acts_o(inv_acts),
+    .qpn_i(qpn_q), .ctx_i(kept_ctx), .st_i(kept_st), .msg_i(msg_q), .credits_i(less), .is_o(is_inv), .acts_o(inv_acts),
     .item_o(inv_item), .st_o(inv_st)
   );
-  assign msg_live = (ctx.rx_ok || ctx.is_err) && (!is_inv || inv_acts);
+  assign msg_live = (kept_ctx.rx_ok || kept_ctx.is_err) && (!is_inv || inv_acts);
   assign st_we    = qpc_apply || resp_act || ack_done || flush_done || state_q == StTell
                     || (state_q == StMsg && msg_live);
 
   always_comb begin
-    st_new = st;
+    st_new = kept_st;
     unique case (state_q)
       StRead: st_new = st_written(st, ctx, qpc_wr_i, mark, resume, leaves);
-      StResp: begin
-        st_new.resp = resp_new;
-        st_new.dead    = st.dead || resp_dead;
-        st_new.sq_dead = st.sq_dead || resp_dead;
-      end
-      StAck: begin
-        st_new.ack     = ack_new;
-        st_new.sq_dead = ack_dead;
-        st_new.dead    = st.dead || (ack_dead && ctx.is_rc);
-      end
+      StResp: {st_new.resp, st_new.dead, st_new.sq_dead} =
+                {resp_new, kept_st.dead || resp_dead, kept_st.sq_dead || resp_dead};
+      StAck: {st_new.ack, st_new.sq_dead, st_new.dead} =
+               {ack_new, ack_dead, kept_st.dead || (ack_dead && kept_ctx.is_rc)};
       StFlush: begin
         st_new.sq_dead = 1'b1;
-        st_new.dead    = st.dead || !ctx.is_sqe;
+        st_new.dead    = kept_st.dead || !kept_ctx.is_sqe;
         if (flush_sq) st_new.ack.una_wqe = flush_idx;
         else st_new.resp.rq_ci = flush_idx;
       end
       StTell:  st_new.resp.ran_dry = credits == '0;
-      default: st_new = is_inv ? inv_st : st_refused(st, msg_q, ctx);  // StMsg
+      default: st_new = is_inv ? inv_st : st_refused(kept_st, msg_q, kept_ctx);  // StMsg
     endcase
   end
 
@@ -451,7 +444,7 @@ module hca_rx_ctrl
   rxw_t   own_item;   // dropped packet, flushed WQE, failed receive WQE
   rx_ev_t msg_ev;
 
-  assign msg_ev = '{kind: HwEventQpError, func: ctx.func, qpn: qpn_q, who: 2'(HwWhoResponder),
+  assign msg_ev = '{kind: HwEventQpError, func: kept_ctx.func, qpn: qpn_q, who: 2'(HwWhoResponder),
                     syndrome: msg_q.msg.syndrome,
                     status: (msg_q.msg.status == '0) ? WcRemAccessErr : msg_q.msg.status};
 
@@ -480,18 +473,16 @@ module hca_rx_ctrl
   );
 
   always_comb begin
-    ev      = resp_ev;
-    ev_push = resp_act && resp_ev_valid;
-    if (ack_ev_valid) begin
-      ev      = ack_ev;
-      ev_push = ack_ev.kind != HwEventPathFailed || ev_spare;
-    end else if (state_q == StMsg) begin
-      ev      = msg_ev;
-      ev_push = !st.dead && msg_live && !refusal_is_loss(msg_q, ctx) && !(is_inv && msg_q.msg.status == WcSuccess);
-    end else if (look_ev_valid) begin
-      ev      = look_ev;
-      ev_push = ev_spare;
-    end
+    unique case (state_q)   // nobody tells of anything out of turn
+      StAck: {ev, ev_push} = {ack_ev, ack_ev_valid && (ack_ev.kind != HwEventPathFailed || ev_spare)};
+      StMsg: begin
+        ev      = msg_ev;
+        ev_push = !kept_st.dead && msg_live && !refusal_is_loss(msg_q, kept_ctx)
+                  && !(is_inv && msg_q.msg.status == WcSuccess);
+      end
+      StRead:  {ev, ev_push} = {look_ev, look_ev_valid && ev_spare};
+      default: {ev, ev_push} = {resp_ev, resp_act && resp_ev_valid};
+    endcase
   end
 
   // A packet leaves with the look at it: the next one may be picked beside its end.

@@ -65,17 +65,25 @@ module hca_rx_filter
                           && rxd_i.kind == RxdQp;
 
   // QP1 is of every partition of its port, and says which one a datagram was of (KEY-16, KEY-21).
-  logic [NumPkeys-1:0] pkey_found, pkey_found_q;
+  logic [NumPkeys-1:0] pkey_found, pkey_found_q, wanted;
 
   always_comb begin
-    pkey_index_o = '0;
-    for (int unsigned i = 0; i < NumPkeys; i++) pkey_found[i] = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][i]);
-    for (int unsigned i = NumPkeys; i > 0; i--) if (pkey_found_q[i-1]) pkey_index_o = 5'(i - 1);
+    for (int unsigned i = 0; i < NumPkeys; i++) begin
+      pkey_found[i] = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][i]);
+      wanted[i]     = ctx_i.is_gsi || ctx_i.pkey_index == 5'(i);
+    end
   end
 
   always_ff @(posedge clk_i) pkey_found_q <= pkey_found;
 
-  assign pkey_ok = rxd_i.smp || (ctx_i.is_gsi ? pkey_found != '0 : pkey_found[ctx_i.pkey_index]);
+  hca_onehot_index #(
+    .N(NumPkeys)
+  ) u_pkey_index (
+    .onehot_i(pkey_found_q & (~pkey_found_q + 1'b1)),
+    .idx_o   (pkey_index_o)
+  );
+
+  assign pkey_ok = rxd_i.smp || (pkey_found & wanted) != '0;
 
   // APM-3. Whoever has migrated says so on the other path, which may be through another port. Firmware knows that path:
   // the packet drops, and comes again when the QP is there.
@@ -84,7 +92,17 @@ module hca_rx_filter
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
   assign has_grh = rxd_i.sgid != '0 || rxd_i.dgid != '0;
-  assign gids_ok = rxd_i.sgid == path.dgid && rxd_i.dgid == path.sgid;
+  // A carry for each half of a GID: the verdict waits for the path, and for nothing behind it.
+  logic [3:0] halves_ok;
+  for (genvar h = 0; h < 2; h++) begin : gen_half
+    hca_same #(.Width(64)) u_source (
+      .a_i(rxd_i.sgid[64*h +: 64]), .b_i(path.dgid[64*h +: 64]), .same_o(halves_ok[h])
+    );
+    hca_same #(.Width(64)) u_dest (
+      .a_i(rxd_i.dgid[64*h +: 64]), .b_i(path.sgid[64*h +: 64]), .same_o(halves_ok[2+h])
+    );
+  end
+  assign gids_ok = &halves_ok;
   assign lid_ok  = rxd_i.slid == path.dlid;
 
   always_comb begin

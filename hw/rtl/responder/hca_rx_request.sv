@@ -9,6 +9,8 @@ module hca_rx_request
   input  rxd_t           rxd_i,
   input  rxd_t           req_i,
   input  logic [QpW-1:0] qpn_i,
+  input  rx_ctx_t        now_ctx_i,
+  input  resp_st_t       now_st_i,
   input  rx_ctx_t        ctx_i,
   input  resp_st_t       st_i,
   input  wqe_idx_t       rq_pi_i,
@@ -33,10 +35,14 @@ module hca_rx_request
 
   // XRC: the packet names the SRQ, and that says the rest.
   rx_ctx_t ctx;
-  logic    no_srq, foreign;
+  logic    no_srq, foreign, same_srq, same_xrcd;
 
-  assign no_srq  = !srq_i.xrc.valid || srq_i.xrc.func != ctx_i.func || srq_i.xrc.number != req_i.xrcsrq;
-  assign foreign = srq_i.xrc.xrcd != ctx_i.xrcd;
+  hca_same #(.Width(8 + 24)) u_same_srq (
+    .a_i({srq_i.xrc.func, srq_i.xrc.number}), .b_i({ctx_i.func, req_i.xrcsrq}), .same_o(same_srq)
+  );
+  hca_same #(.Width(24)) u_same_xrcd (.a_i(srq_i.xrc.xrcd), .b_i(ctx_i.xrcd), .same_o(same_xrcd));
+  assign no_srq  = !srq_i.xrc.valid || !same_srq;
+  assign foreign = !same_xrcd;
 
   always_comb begin
     ctx = ctx_i;
@@ -61,6 +67,7 @@ module hca_rx_request
     .rxd_i,
     .req_i,
     .qpn_i,
+    .now_ctx_i, .now_st_i,
     .ctx_i      (ctx),
     .st_i,
     .rq_pi_i,
@@ -86,6 +93,7 @@ module hca_rx_request
     .rxd_i,
     .req_i,
     .qpn_i,
+    .now_ctx_i, .now_st_i,
     .ctx_i,
     .st_i,
     .rq_pi_i,

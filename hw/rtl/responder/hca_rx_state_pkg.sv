@@ -65,13 +65,12 @@ package hca_rx_state_pkg;
     return said;
   endfunction
 
-  // The same PSN, told by a carry: open synthesis strings conditions that come late along a comparison bit by bit.
-  function automatic logic same_psn(logic [23:0] a, logic [23:0] b);
-    logic [24:0] less;
-    logic        unused;
-    less   = {1'b0, a ^ b} - 25'd1;
-    unused = ^less[23:0];
-    return less[24];
+  // A PSN from `first` on and before `behind`, around. All comparisons side by side: distances from `first` would be a
+  // subtraction more in front of the one.
+  function automatic logic psn_within(logic [23:0] psn, logic [23:0] first, logic [23:0] behind);
+    logic above, below, straight;
+    {above, below, straight} = {psn >= first, psn < behind, behind >= first};
+    return straight ? above && below : above || below;
   endfunction
 
   // Packets of a hole that are asked for at once: as far as the WQE goes that it begins in.

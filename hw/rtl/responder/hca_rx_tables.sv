@@ -1,7 +1,7 @@
 // Everything hca_rx_ctrl remembers per QP: context subset, state, doorbell snapshots, finished READ jobs, the
 // outstanding message table, and the timers that watch over them. Reads return in the next cycle and are
-// held. The doorbell streams wait only in the cycle in which an index is cleared, that of receive queues also some
-// cycles for hca_rq_news.
+// held; kept_*_o is the same a cycle later, out of registers: for who acts on what was looked at. The doorbell streams
+// wait only in the cycle in which an index is cleared, that of receive queues also some cycles for hca_rq_news.
 module hca_rx_tables
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -15,6 +15,9 @@ module hca_rx_tables
   output wqe_idx_t       rq_pi_o,
   output logic [5:0]     rd_popped_o,
   output hw_mark_t       mark_o,
+  output rx_ctx_t        kept_ctx_o,
+  output rx_st_t         kept_st_o,
+  output hw_mark_t       kept_mark_o,
   // Outstanding message table, QP wr_qpn_i
   input  omt_ask_t       ask_i,
   output omt_row_t       row_o,
@@ -87,6 +90,8 @@ module hca_rx_tables
     .raddr_i(rd_qpn_i),
     .rdata_o(st_o)
   );
+
+  always_ff @(posedge clk_i) {kept_ctx_o, kept_st_o, kept_mark_o} <= {ctx_o, st_o, mark_o};
 
   // ---- Doorbell snapshots --------------------------------------------------------------------------
   logic unused_db, news_busy;
