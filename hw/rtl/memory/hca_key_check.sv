@@ -18,9 +18,7 @@ module hca_key_check
   } pair_t;
 
   function automatic pair_t carry_save(input logic [66:0] a, input logic [66:0] b, input logic [66:0] c);
-    logic [66:0] both;
-    both       = (a & b) | (a & c) | (b & c);
-    carry_save = '{sum: a ^ b ^ c, carry: {both[65:0], 1'b1}};
+    carry_save = '{sum: a ^ b ^ c, carry: 67'({(a & b) | (a & c) | (b & c), 1'b1})};
   endfunction
 
   pair_t       region_pos, behind, reached;
