@@ -211,8 +211,8 @@ fn who_looks_at_packets_changes_nothing() {
 }
 
 /// Long WRITEs, READs and SENDs in both directions, with short ones of other connections among them, on two fast cards:
-/// every completion of both, with the cycle in which the card wrote it; what the cable has carried; and how often a card
-/// had something to do.
+/// every completion of both, with the cycle in which the card wrote it; what the cable has carried; and how often a
+/// card had something to do.
 fn crowd(capture: Option<PathBuf>, late: bool) -> (Vec<(usize, u64, u64)>, CableStats, u64) {
     const LONG: u32 = 60_000;
     let config = RigConfig {
