@@ -58,8 +58,8 @@ module hca_key_check
   assign region_offset = seg_i.va - region_start;
   // A FLUSH may be of no bytes, or name none: it reads the first one of the region.
   assign offset_o  = mpt_i.is_null ? 64'(seg_i.va[MinPageShift-1:0]) : flush ? '0 : region_offset;
-  // One chain for each sum, in front of it a row of gates for each number beyond the second. Wide enough that none wraps;
-  // an address in front of the region is refused whatever they say.
+  // One chain for each sum, in front of it a row of gates for each number beyond the second. Wide enough that none
+  // wraps; an address in front of the region is refused whatever they say.
   assign region_pos = carry_save(67'(mpt_i.list_offset), 67'(seg_i.va), ~67'(region_start));
   assign behind     = carry_save(67'(mpt_i.length), 67'(region_start), ~67'(need));
   assign reached    = carry_save(behind.sum, behind.carry, ~67'(seg_i.va));
