@@ -5,6 +5,7 @@ hw/rtl/lib/hca_part_clock.sv
 hw/rtl/lib/hca_ram_1r1w.sv
 hw/rtl/lib/hca_ram_words.sv
 hw/rtl/lib/hca_onehot_index.sv
+hw/rtl/lib/hca_low_index.sv
 hw/rtl/lib/hca_rr_arb.sv
 hw/rtl/lib/hca_first.sv
 hw/rtl/lib/hca_same.sv

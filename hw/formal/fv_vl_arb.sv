@@ -29,6 +29,7 @@ module fv_vl_arb #(
 
   logic           rst_q = 1'b1;
   logic           pick_valid, round_quantum_q;
+  logic [BlocksW-1:0] pick_blocks;
   logic [VlW-1:0] pick_vl;
   logic [7:0]     limit_q;
 
@@ -41,7 +42,7 @@ module fv_vl_arb #(
 
   hca_vl_arb #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .round_quantum_i, .limit_i, .mtu_i, .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i,
-    .req_i, .wait_i, .bytes_i, .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .take_i
+    .req_i, .wait_i, .bytes_i, .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .pick_blocks_o(pick_blocks), .take_i
   );
 
   // Packets of high since the last one of low; of low since the last one of high.
@@ -95,7 +96,6 @@ module fv_vl_arb #(
   always_comb begin
     m_mtu: assume (mtu_i >= 3'd1 && mtu_i <= 3'd5);
     if (!rst_q) begin
-      m_take:   assume (!take_i || pick_valid);
       m_wait:   assume ((req_i & wait_i) == '0);
       m_policy: assume (limit_i == limit_q && round_quantum_i == round_quantum_q);
     end
@@ -104,8 +104,10 @@ module fv_vl_arb #(
   always_comb begin
     if (!rst_q) begin
       a_asks:  assert (!pick_valid || (32'(pick_vl) < NumVls && req_i[pick_vl] && !wait_i[pick_vl]));
+      a_blocks: assert (!pick_valid || pick_blocks == blocks_of(bytes_i[pick_vl]));
       a_turn:  assert (u_dut.use_high ? u_dut.high_any : (u_dut.low_any || !u_dut.high_any));
-      a_one:   assert (!(u_dut.high_take && u_dut.low_take) && take_i == (u_dut.high_take || u_dut.low_take));
+      a_one:   assert (!(u_dut.high_take && u_dut.low_take) &&
+                       (take_i && pick_valid) == (u_dut.high_take || u_dut.low_take));
       if (!round_quantum_i && limit_i != 8'd255) begin
         if (u_dut.high_take && u_dut.low_any) a_low:  assert (high_run_q < bound);
         if (u_dut.low_take && u_dut.high_any) a_high: assert (!low_ran_q);
@@ -141,18 +143,20 @@ module fv_vl_arb #(
     always_comb begin
       sum = '0;
       for (int unsigned e = 0; e < Entries; e++) begin
-        if (u_dut.u_high.mask_q[v][e]) sum = sum + 16'(u_dut.u_high.mem[e][7:0]);
+        if (u_dut.u_high.on_q[e] && 32'(u_dut.u_high.vl_q[e]) == v) sum = sum + 16'(u_dut.u_high.mem[e][7:0]);
       end
       if (!rst_q) h_weights: assert (16'(u_dut.u_high.weights_q[v]) == sum);
       if (!rst_q && !tbl_q) h_listed: assert (u_dut.u_high.listed_q[v] == (u_dut.u_high.weights_q[v] != '0));
     end
+  end
 
-    for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
-      always_comb begin
-        if (!rst_q && u_dut.u_high.mask_q[v][e])
-          h_high: assert (u_dut.u_high.mem[e][11:8] == 4'(v) && u_dut.u_high.mem[e][7:0] != '0);
-        if (!rst_q && u_dut.u_low.mask_q[v][e])  h_low:  assert (u_dut.u_low.mem[e][11:8] == 4'(v));
-      end
+  for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
+    always_comb begin
+      if (!rst_q && u_dut.u_high.on_q[e])
+        h_high: assert (32'(u_dut.u_high.vl_q[e]) < NumVls && u_dut.u_high.mem[e][11:8] == 4'(u_dut.u_high.vl_q[e]) &&
+                        u_dut.u_high.mem[e][7:0] != '0);
+      if (!rst_q && u_dut.u_low.on_q[e])
+        h_low: assert (32'(u_dut.u_low.vl_q[e]) < NumVls && u_dut.u_low.mem[e][11:8] == 4'(u_dut.u_low.vl_q[e]));
     end
   end
 endmodule

@@ -30,10 +30,10 @@ module fv_vl_list #(
   localparam int unsigned MaxLaps = 128;
 
   logic              rst_q = 1'b1;
-  logic              ready, start, lap, any, asking, unused;
+  logic              ready, take, start, lap, any, asking, unused;
   logic [VlW-1:0]    vl, watched_q;
   logic [1:0]        jump;
-  logic              visit, leave;
+  logic              first, visit, leave;
   logic [NumVls-1:0] wait_q, req_q, taken_q;
   logic              step_q;
   logic              tbl_q = 1'b1;   // what follows from the table is a cycle behind it
@@ -43,11 +43,13 @@ module fv_vl_list #(
 
   hca_vl_list #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .tbl_we_i, .tbl_idx_i, .tbl_i, .req_i, .wait_i, .bytes_i, .step_i,
-    .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .begin_o(),
-    .jump_o(jump), .lap_o(lap), .visit_o(visit), .weight_o(), .leave_o(leave), .early_o(), .sum_o()
+    .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .bytes_o(),
+    .begin_o(), .jump_o(jump), .lap_o(lap), .visit_o(first), .weight_o(), .leave_o(leave), .early_o(), .sum_o()
   );
 
-  assign unused = ^{start, any, visit};
+  assign unused = ^{start, any};
+  assign take   = take_i && step_i && ready;
+  assign visit  = first && (leave || take);
 
   // ---- What the list may rely on --------------------------------------------------------------------------
   always_ff @(posedge clk_i) begin
@@ -57,7 +59,7 @@ module fv_vl_list #(
     step_q    <= !rst_q && step_i;
     tbl_q     <= rst_q || tbl_we_i;
     taken_q   <= '0;
-    if (!rst_q && take_i) taken_q[vl] <= 1'b1;
+    if (!rst_q && take) taken_q[vl] <= 1'b1;
   end
 
   always_comb begin
@@ -67,7 +69,6 @@ module fv_vl_list #(
       // Who has the turn takes: then a VL is in doubt only behind its own packet.
       if (step_q) m_doubt: assume ((wait_i & ~taken_q) == '0);
       m_keep: assume ((req_q & ~taken_q & ~req_i) == '0);
-      m_take: assume (!take_i || (step_i && ready));
       m_tbl:  assume (!(tbl_we_i && asking));
     end
   end
@@ -84,7 +85,7 @@ module fv_vl_list #(
   assign idle   = step_i && !u_dut.act && jump == 2'd0 && !u_dut.early && !lap;
 
   always_ff @(posedge clk_i) begin
-    if (rst_q || !asking || (take_i && vl == watched_q)) begin
+    if (rst_q || !asking || (take && vl == watched_q)) begin
       full_q  <= 1'b0;
       given_q <= 1'b0;
       laps_q  <= '0;
@@ -98,15 +99,27 @@ module fv_vl_list #(
       idle_q <= idle ? idle_q + 3'd1 : '0;
     end
     if (rst_q || clear_i || leave) sent_q <= '0;
-    else if (take_i) sent_q <= sent_q + 15'(bytes_i[vl]);
+    else if (take) sent_q <= sent_q + 15'(bytes_i[vl]);
+  end
+
+  // What a lap goes on to: an entry behind the one before it. Those behind an entry say which one it is.
+  logic               went_on_q;
+  logic [Entries-1:0] later_was_q, taken_up;
+
+  assign taken_up = ~u_dut.later_q & Entries'({1'b1, u_dut.later_q} >> 1);
+
+  always_ff @(posedge clk_i) begin
+    went_on_q   <= !rst_q && leave && !lap;
+    later_was_q <= u_dut.later_q;
   end
 
   // ---- Accounts as numbers with a sign ------------------------------------------------------------------------
   logic signed [17:0] account [NumVls];
   logic signed [17:0] own;
+  logic [NumVls-1:0][Entries-1:0] mask;   // entries of each VL
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
-    assign account[v] = 18'($signed(u_dut.acc_q[v]));
+    assign account[v] = 18'($signed(u_dut.acc_q[v])) + 18'sd1;   // kept is one less
 
     always_comb begin
       m_bytes: assume (bytes_i[v] != '0);
@@ -119,9 +132,11 @@ module fv_vl_list #(
     logic [SumW-1:0] sum [Entries + 1];
     assign sum[0] = '0;
     for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
-      assign sum[e + 1] = sum[e] + (u_dut.mask_q[v][e] ? SumW'(u_dut.mem[e][7:0]) : '0);
+      assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(u_dut.mem[e][7:0]) : '0);
+      assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.vl_q[e]) == v;
       always_comb begin
-        if (!rst_q && u_dut.mask_q[v][e]) h_entry: assert (u_dut.mem[e][11:8] == 4'(v) && u_dut.mem[e][7:0] != '0);
+        if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (u_dut.cur_q == u_dut.mem[e]);
+        if (!rst_q && mask[v][e]) h_entry: assert (u_dut.mem[e][11:8] == 4'(v) && u_dut.mem[e][7:0] != '0);
       end
     end
     logic [SumW-1:0] weights;
@@ -129,15 +144,13 @@ module fv_vl_list #(
     assign weights = u_dut.weights_q[v];
     assign clipped = (weights > SumW'(255)) ? 8'd255 : weights[7:0];
     always_comb begin
-      if (!rst_q) h_lap: assert (u_dut.less_q[v] == u_dut.lap_q[v] - 8'd1
-                                 && (!u_dut.listed_q[v] || u_dut.lap_q[v] != '0));
-      if (!rst_q && !tbl_q) h_behind: assert (u_dut.listed_q[v] == (weights != '0) && u_dut.lap_q[v] == clipped
-                                              && u_dut.less_q[v] == clipped - 8'd1);
+      if (!rst_q) h_lap: assert (!u_dut.listed_q[v] || u_dut.lap_q[v] != '0);
+      if (!rst_q && !tbl_q) h_behind: assert (u_dut.listed_q[v] == (weights != '0) && u_dut.lap_q[v] == clipped);
     end
     if (Table) begin : gen_table
       always_comb if (!rst_q) a_sum: assert (u_dut.weights_q[v] == sum[Entries]);
     end else begin : gen_no_table
-      always_comb if (!rst_q) l_sum: assume ((u_dut.weights_q[v] == '0) == (u_dut.mask_q[v] == '0));
+      always_comb if (!rst_q) l_sum: assume ((u_dut.weights_q[v] == '0) == (mask[v] == '0));
     end
   end
 
@@ -155,8 +168,9 @@ module fv_vl_list #(
       a_weight: assert (!ready || u_dut.cur_q.weight != '0);
       a_laps:   assert (32'(laps_q) <= MaxLaps);
       a_idle:   assert (32'(idle_q) <= IdleMax);
-      a_visit:  assert (32'(sent_q) <= 16320 + 8191 && (!(ready && take_i) || 32'(sent_q) < 16320));
-      a_order:  assert (!leave || lap || (u_dut.next & u_dut.later_q) != '0);
+      a_visit:  assert (32'(sent_q) <= 16320 + 8191 && (!take || 32'(sent_q) < 16320));
+      a_order:  assert (!leave || lap || (u_dut.first_later & u_dut.later_q) != '0);
+      a_behind: assert (!went_on_q || ($onehot(taken_up) && (taken_up & later_was_q) != '0));
 
       h_valid:  assert (!u_dut.valid_q || (32'(u_dut.cur_q.vl) < NumVls && u_dut.cur_q.weight != '0));
       h_skip:   assert (u_dut.early_q || u_dut.skip_q == '0);
@@ -168,7 +182,7 @@ module fv_vl_list #(
       h_paid:   assert (own + 18'sd8190 >= $signed({3'd0, 15'({laps_q, 6'd0})} + (given_q ? 18'd64 : 18'd0)));
       // A whole lap has an entry of the watched VL in front of it until it was given.
       if (full_q && !given_q)
-        h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (u_dut.later_q & u_dut.mask_q[watched_q]) != '0 ||
+        h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (u_dut.later_q & mask[watched_q]) != '0 ||
                          (u_dut.valid_q && u_dut.cur_vl == watched_q && !u_dut.added_q));
       if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
       if (idle_q == 3'd2) h_idle_2: assert (!u_dut.valid_q || u_dut.has);
@@ -177,7 +191,7 @@ module fv_vl_list #(
 
       c_lap:    cover (full_q && laps_q == 9'd2);
       c_jump:   cover (laps_q >= 9'd16);
-      c_sent:   cover (take_i && sent_q != '0 && asking && vl != watched_q);
+      c_sent:   cover (take && sent_q != '0 && asking && vl != watched_q);
       c_idle:   cover (32'(idle_q) == 2);
     end
   end

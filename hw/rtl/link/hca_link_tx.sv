@@ -102,7 +102,9 @@ module hca_link_tx
   logic [Rings-1:0]              head_valid;
   logic [Rings-1:0][PacketW-1:0] head_bytes;
   logic [Rings-1:0][FillW-1:0]   fill;
+  logic [Rings-1:0][BlocksW-1:0] head_blocks;
   logic                          pop, drop, rd_en, too_long;
+  logic [Rings-1:0]              pops, drops, gone;   // the same of each ring; either
   logic [RingW-1:0]              pop_ring, drop_ring_q, rd_ring;
   mac_t                          rd_beat;
 
@@ -112,8 +114,7 @@ module hca_link_tx
     .Vl15Blocks(Vl15Bytes / 64)
   ) u_queue (
     .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .long_o(too_long),
-    .head_valid_o(head_valid), .head_bytes_o(head_bytes),
-    .pop_i(pop), .drop_i(drop), .pop_ring_i(drop ? drop_ring_q : pop_ring),
+    .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(head_blocks), .pop_i(pops), .drop_i(drops),
     .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
   );
 
@@ -123,14 +124,12 @@ module hca_link_tx
   logic [NumVls-1:0][PacketW-1:0] data_bytes;
   logic [BlocksW-1:0]            pop_blocks;
 
-  assign pop_blocks = blocks_of(head_bytes[pop_ring]);
-
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
     hca_tx_credit u_credit (
       .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown || !cfg_i.ib),
       .upd_i(fcp_i && fcp_upd_i.vl == 4'(v)), .upd_init_i(fcp_upd_i.init), .upd_fccl_i(fcp_upd_i.fccl),
-      .ask_blocks_i(blocks_of(head_bytes[v])), .ok_o(has_credit[v]),
-      .send_i(pop && pop_ring == RingW'(v)), .send_blocks_i(pop_blocks), .fctbs_o(fctbs[v]), .left_o(credits_o[v])
+      .ask_blocks_i(head_blocks[v]), .ok_o(has_credit[v]),
+      .send_i(pops[v]), .send_blocks_i(head_blocks[v]), .fctbs_o(fctbs[v]), .left_o(credits_o[v])
     );
 
     always_comb begin
@@ -142,7 +141,7 @@ module hca_link_tx
 
     assign data_bytes[v] = head_bytes[v];
     // A register in front of the arbiter: a VL that sends is known again in the second cycle after.
-    assign taken[v] = (pop || drop) && (drop ? drop_ring_q : pop_ring) == RingW'(v);
+    assign taken[v] = gone[v];
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
@@ -164,14 +163,15 @@ module hca_link_tx
 
   // ---- Choose --------------------------------------------------------------------------------------------
   logic             sel_valid_q, sel_ctl_q, sel_mute, sel_take, cur_valid_q, cur_ctl_q, cur_mute_q, rd_go;
-  logic             may_choose, ctl_go, vl15_go, strict_go, arb_go, strict_valid, strict_busy;
-  logic [NumVls-1:0] strict;
+  logic             may_choose, ctl_go, vl15_go, strict_go, may_arb, arb_go, strict_valid, strict_busy;
+  logic [NumVls-1:0] strict, strict_first;
   logic [RingW-1:0] strict_ring;
   logic [RingW-1:0] sel_ring_q, cur_ring_q;
   logic [BlocksW-1:0] sel_blocks_q, cur_left_q;
   phy_t             sel_beat_q, cur_beat_q, ctl_beat;
   logic             pick_valid;
   logic [VlW-1:0]   pick_vl;
+  logic [BlocksW-1:0] pick_blocks, strict_blocks;
   fcp_t             fcp;
 
   hca_vl_arb #(
@@ -179,7 +179,8 @@ module hca_link_tx
   ) u_arb (
     .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown), .round_quantum_i(cfg_i.round_quantum), .limit_i(cfg_i.limit),
     .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req_q & ~strict), .wait_i(waits & ~strict),
-    .bytes_i(data_bytes), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .take_i(arb_go)
+    .bytes_i(data_bytes), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl),
+    .pick_blocks_o(pick_blocks), .take_i(may_arb)
   );
 
   assign strict      = NumVls'(cfg_i.strict);
@@ -188,9 +189,24 @@ module hca_link_tx
   assign ctl_ready_o = may_choose && !vl15_go;
   assign ctl_go      = ctl_ready_o && ctl_valid_i;
   assign strict_go   = may_choose && !ctl_valid_i && !vl15_go && strict_valid;
-  assign arb_go      = may_choose && !ctl_valid_i && !vl15_go && !strict_busy && pick_valid;
+  assign may_arb     = may_choose && !ctl_valid_i && !vl15_go && !strict_busy;
+  assign arb_go      = may_arb && pick_valid;
   assign pop         = vl15_go || strict_go || arb_go;
   assign pop_ring    = vl15_go ? Vl15Ring : strict_go ? strict_ring : RingW'(pick_vl);
+  assign pop_blocks  = vl15_go ? head_blocks[NumVls] : strict_go ? strict_blocks : pick_blocks;
+
+  // Of each ring by itself: those who wait for that need no number.
+  for (genvar v = 0; v < int'(NumVls); v++) begin : gen_pop
+    assign pops[v] = (strict_go && strict_first[v]) || (arb_go && pick_vl == VlW'(v));
+  end
+  for (genvar r = 0; r < int'(Rings); r++) begin : gen_drop
+    assign drops[r] = drop && drop_ring_q == RingW'(r);
+  end
+  assign pops[NumVls] = vl15_go;
+  assign gone         = pops | drops;
+
+  logic unused_bytes;
+  assign unused_bytes = ^head_bytes[NumVls];
 
   // Ethernet: of strict traffic classes the highest one, before those with weights. One that was taken may have another
   // packet, which is known in the next cycle: those below it wait for that.
@@ -198,13 +214,20 @@ module hca_link_tx
     strict_valid = 1'b0;
     strict_busy  = 1'b0;
     strict_ring  = '0;
+    strict_first = '0;
     for (int unsigned v = 0; v < NumVls; v++) begin
       if (strict[v] && (req_q[v] || waits[v])) begin
         strict_valid = req_q[v];
         strict_busy  = 1'b1;
         strict_ring  = RingW'(v);
+        strict_first = NumVls'(1) << v;
       end
     end
+  end
+
+  always_comb begin
+    strict_blocks = '0;
+    for (int unsigned v = 0; v < NumVls; v++) strict_blocks |= head_blocks[v] & {BlocksW{strict_first[v]}};
   end
 
   // FCTBS as of this place in the stream: everything chosen before is counted, nothing that comes later.
@@ -301,11 +324,10 @@ module hca_link_tx
         drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
       end
       for (int unsigned r = 0; r < Rings; r++) begin
-        if (!head_valid[r] || ((pop && pop_ring == RingW'(r)) || (drop && drop_ring_q == RingW'(r)))) age_q[r] <= '0;
+        if (!head_valid[r] || gone[r]) age_q[r] <= '0;
         else if (tick_q == '1 && running && !(&age_q[r])) age_q[r] <= age_q[r] + 1'b1;
         // Of the head: with the next one it begins anew.
-        old_q[r] <= head_valid[r] && age_q[r] > life && !(pop && pop_ring == RingW'(r))
-                    && !(drop && drop_ring_q == RingW'(r));
+        old_q[r] <= head_valid[r] && age_q[r] > life && !gone[r];
       end
     end
     // The discards of the door are counted a cycle later, so that none of a ring waits for the decision there.

@@ -2,7 +2,7 @@
 //  iba            high sends up to the limit, then one packet of low (IBA vol1 7.6.9);
 //  round-quantum  per round low gets its weights once and high max(1, floor(k * L / H)) times, k = limit * 4096 / MTU,
 //                 H and L the weights of the VLs that have packets.
-// pick_valid_o and pick_vl_o may change until take_i; a take is a decision: it is charged at once. A decision per
+// What is picked may change until take_i; a take is a decision: it is charged at once. A decision per
 // cycle for different VLs, every second cycle for one VL. Never idle while a listed VL asks, but for the cycles of
 // the walk (README.md). Never looks at credits, queues or states: req_i says it all.
 module hca_vl_arb
@@ -28,7 +28,8 @@ module hca_vl_arb
   input  logic [NumVls-1:0][PacketW-1:0] bytes_i,          // length of that packet
   output logic                           pick_valid_o,
   output logic [VlW-1:0]                 pick_vl_o,
-  input  logic                           take_i            // only with pick_valid_o
+  output logic [BlocksW-1:0]             pick_blocks_o,    // of its packet
+  input  logic                           take_i            // what is picked leaves, if anything is
 );
 
   localparam int unsigned SumW    = 8 + EntryW;
@@ -43,6 +44,8 @@ module hca_vl_arb
   logic            low_any, low_start, low_ready, low_begin, low_take, low_lap, low_visit, low_leave, low_lap_only;
   logic [1:0]      high_jump, low_jump, high_laps, low_laps;
   logic [VlW-1:0]  high_vl, low_vl;
+  logic [PacketW-1:0] high_bytes, low_bytes;
+  logic [BlocksW-1:0] high_blocks, low_blocks;
   logic [7:0]      low_weight;
   logic [SumW-1:0] high_sum, low_sum, low_early;
 
@@ -62,11 +65,12 @@ module hca_vl_arb
     .step_i    (use_high && !stall),
     .lap_only_i(1'b0),
     .laps_max_i(high_laps),
-    .take_i    (high_take),
+    .take_i    (take_i),
     .any_o     (high_any),
     .start_o   (high_start),
     .ready_o   (high_ready),
     .vl_o      (high_vl),
+    .bytes_o   (high_bytes),
     .begin_o   (high_begin),
     .jump_o    (high_jump),
     .lap_o     (),
@@ -93,11 +97,12 @@ module hca_vl_arb
     .step_i    (!use_high && low_any && !(stall && low_start)),
     .lap_only_i(low_lap_only),
     .laps_max_i(low_laps),
-    .take_i    (low_take),
+    .take_i    (take_i && !stall),
     .any_o     (low_any),
     .start_o   (low_start),
     .ready_o   (low_ready),
     .vl_o      (low_vl),
+    .bytes_o   (low_bytes),
     .begin_o   (low_begin),
     .jump_o    (low_jump),
     .lap_o     (low_lap),
@@ -110,8 +115,13 @@ module hca_vl_arb
 
   assign pick_valid_o = !stall && (use_high ? high_ready : (low_any && low_ready));
   assign pick_vl_o    = use_high ? high_vl : low_vl;
-  assign high_take    = take_i && use_high;
-  assign low_take     = take_i && !use_high;
+  assign high_take    = take_i && pick_valid_o && use_high;
+  assign low_take     = take_i && pick_valid_o && !use_high;
+
+  // Both lists' lengths side by side: whose turn it is comes late.
+  assign high_blocks   = blocks_of(high_bytes);
+  assign low_blocks    = blocks_of(low_bytes);
+  assign pick_blocks_o = use_high ? high_blocks : low_blocks;
 
   // ---- Policy iba: the limit counts whole blocks of 64 bytes of each packet, at least one -----------------
   // So a packet of the MTU and its headers counts as the MTU, and limit 1 is two packets of 2048 bytes.
@@ -120,7 +130,7 @@ module hca_vl_arb
   logic [6:0]  charge;
 
   always_comb begin
-    charge = bytes_i[high_vl][PacketW-1:6];
+    charge = high_bytes[PacketW-1:6];
     if (charge == 7'd0) charge = 7'd1;
   end
 
@@ -135,12 +145,11 @@ module hca_vl_arb
   // budget: k for each unit of weight that low was given in this round, less H for each lap of high. The first lap of
   // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
   // packets leave, so that the two lists mix packet by packet.
-  budget_t         budget_q, base, price, gain;
+  budget_t         budget_q, base, price, gain, jump_gain;
   logic            low_done_q;    // low has had its lap in this round
   logic            rich_1, rich_4, rich_16, fresh, high_lap;
-  logic [7:0]      pending_q, pending, released;
+  logic [7:0]      pending_q, pending, first_share, released;
   logic [SumW-1:0] release_q;
-  logic [BlocksW-1:0] low_blocks;
   logic [2:0]      shift;
   logic [SumW+11:0] low_gain_q;   // k * L
 
@@ -174,12 +183,13 @@ module hca_vl_arb
   assign fresh        = !rich_1;   // this lap of high opens a round
   assign low_lap_only = round_quantum_i && high_jump != 2'd0 && fresh && limit_i != Unlimited;
 
-  assign low_blocks = blocks_of(bytes_i[low_vl]);
+  // What is still to be released, if the visit acts now; what a packet releases of it.
+  assign pending     = low_visit ? low_weight : pending_q;
+  assign first_share = (pending < low_blocks) ? pending : low_blocks;
 
   always_comb begin
-    pending = low_visit ? low_weight : pending_q;
     if (low_leave) released = pending;
-    else if (low_take) released = (pending < low_blocks) ? pending : low_blocks;
+    else if (low_take) released = first_share;
     else released = 8'd0;
   end
 
@@ -193,8 +203,8 @@ module hca_vl_arb
     end else if ((low_begin || low_jump != 2'd0) && low_done_q) begin
       base = '0;
     end
-    gain = budget_t'({1'b0, (SumW + 12)'((SumW + 8)'(limit_i) * (SumW + 8)'(release_q)) << shift});
-    if (low_jump != 2'd0) gain = gain + budget_t'({1'b0, low_gain_q});
+    gain      = budget_t'({1'b0, (SumW + 12)'((SumW + 8)'(limit_i) * (SumW + 8)'(release_q)) << shift});
+    jump_gain = (low_jump != 2'd0) ? budget_t'({1'b0, low_gain_q}) : '0;
   end
 
   always_ff @(posedge clk_i) begin
@@ -205,9 +215,10 @@ module hca_vl_arb
       pending_q  <= '0;
       release_q  <= '0;
     end else begin
-      budget_q  <= base + gain - price;
-      pending_q <= pending - released;
-      release_q <= SumW'(released) + low_early;
+      budget_q  <= base + gain + jump_gain - price;
+      if (low_leave) pending_q <= '0;
+      else if (low_take) pending_q <= pending - first_share;
+      release_q <= SumW'(released) | low_early;   // weights are given early where nobody is visited
       if (low_jump != 2'd0 || low_lap) low_done_q <= 1'b1;
       else if ((high_lap && fresh) || low_begin) low_done_q <= 1'b0;
     end

@@ -23,38 +23,46 @@ module hca_vl_list
   input  logic                           step_i,       // this list has the turn
   input  logic                           lap_only_i,   // no turn, but one lap may be jumped
   input  logic [1:0]                     laps_max_i,   // at most 0, 1, 4 or 16 laps at once
-  input  logic                           take_i,       // the VL at vl_o sends: only with step_i and ready_o
+  input  logic                           take_i,       // the VL at vl_o sends if step_i and ready_o
   output logic                           any_o,        // some entry has a VL with a packet
   output logic                           start_o,      // between two laps
-  output logic                           ready_o,      // vl_o may send
+  output logic                           ready_o,      // vl_o may send; counts with step_i alone
   output logic [VlW-1:0]                 vl_o,
+  output logic [PacketW-1:0]             bytes_o,      // length of its packet
   output logic                           begin_o,      // strobe: a lap begins
   output logic [1:0]                     jump_o,       // strobe: 1, 4 or 16 laps were jumped (1, 2, 3)
   output logic                           lap_o,        // strobe: a lap ends
-  output logic                           visit_o,      // strobe: weight_o goes to the account of vl_o
-  output logic [7:0]                     weight_o,
+  output logic                           visit_o,      // a packet or leave_o of now is the first thing of a visit:
+  output logic [7:0]                     weight_o,     // weight_o goes to the account of vl_o
   output logic                           leave_o,      // strobe: the visit ends
   output logic [SumW-1:0]                early_o,      // weights given without a visit at the beginning of a lap
   output logic [SumW-1:0]                sum_o         // weights of all VLs with a packet, one cycle old
 );
 
-  localparam int unsigned AccW = 15;   // accounts: -8190 .. 16320
+  // Accounts are -8190 .. 16320. Kept is one less: then the sign says whether there is nothing left.
+  localparam int unsigned AccW = 15;
 
   typedef logic signed [AccW-1:0] acc_t;
 
   // ---- Table ---------------------------------------------------------------------------------------
-  logic [NumVls-1:0][Entries-1:0] mask_q;      // entries of a VL with a weight
-  logic [NumVls-1:0][SumW-1:0]    weights_q;   // their sum
-  // A cycle behind it: there are some; what a lap gives the VL, where above any debt it counts as 255, and one less.
+  logic [Entries-1:0]             on_q;        // entries of a VL there is, with a weight
+  logic [Entries-1:0][VlW-1:0]    vl_q;        // whose; all of them at once, which the RAM beside them cannot say
+  logic [NumVls-1:0][SumW-1:0]    weights_q;   // sum of a VL's weights
+  // A cycle behind it: there are some; what a lap gives the VL, where above any debt it counts as 255.
   logic [NumVls-1:0]              listed_q;
-  logic [NumVls-1:0][7:0]         lap_q, less_q;
+  logic [NumVls-1:0][7:0]         lap_q;
   logic [11:0]                    mem [Entries];
+  logic                           was_on;
   vl_entry_t                      old;
 
-  assign old = mem[tbl_idx_i];
+  assign old    = mem[tbl_idx_i];
+  assign was_on = on_q[tbl_idx_i];
 
   always_ff @(posedge clk_i) begin
-    if (tbl_we_i) mem[tbl_idx_i] <= tbl_i;
+    if (tbl_we_i) mem[tbl_idx_i]  <= tbl_i;
+    if (tbl_we_i) vl_q[tbl_idx_i] <= tbl_i.vl[VlW-1:0];
+    if (rst_i) on_q <= '0;
+    else if (tbl_we_i) on_q[tbl_idx_i] <= 32'(tbl_i.vl) < NumVls && tbl_i.weight != 8'd0;
   end
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_table
@@ -62,48 +70,36 @@ module hca_vl_list
     logic [7:0] clipped;
 
     assign is_new  = tbl_i.vl == 4'(v) && tbl_i.weight != 8'd0;
-    assign was_old = mask_q[v][tbl_idx_i];
+    assign was_old = was_on && old.vl == 4'(v);
     assign clipped = (weights_q[v] > SumW'(255)) ? 8'd255 : weights_q[v][7:0];
 
     always_ff @(posedge clk_i) begin
       listed_q[v] <= !rst_i && weights_q[v] != '0;
       lap_q[v]    <= clipped;
-      less_q[v]   <= clipped - 8'd1;
     end
 
     always_ff @(posedge clk_i) begin
-      if (rst_i) begin
-        mask_q[v]    <= '0;
-        weights_q[v] <= '0;
-      end else if (tbl_we_i) begin
-        mask_q[v][tbl_idx_i] <= is_new;
+      if (rst_i) weights_q[v] <= '0;
+      else if (tbl_we_i) begin
         weights_q[v] <= weights_q[v] + (is_new ? SumW'(tbl_i.weight) : '0) - (was_old ? SumW'(old.weight) : '0);
       end
     end
   end
 
-  logic unused_old;
-  assign unused_old = ^old.vl;
-
   // ---- The next entry whose VL has a packet -----------------------------------------------------------
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
   logic [NumVls-1:0]  skip_q;                        // has had its weights of this lap
-  logic               any;
-  logic [Entries-1:0] ok, later, next;
-  logic [Entries:0]   first_ok, first_later;         // a carry finds the first one; out of the top: there is none
-  logic               wraps, some;
-  logic [EntryW-1:0]  next_idx;
-  vl_entry_t          next_entry;
+  logic [2**VlW-1:0]  open;                          // may be visited in this lap
+  logic [Entries-1:0] ok, later, above, above_later, first, first_later;
+  logic               none, wraps;
+  logic [EntryW-1:0]  idx, idx_later;
 
   assign back = req_i | wait_i;
 
-  always_comb begin
-    any = 1'b0;
-    ok  = '0;
-    for (int unsigned v = 0; v < NumVls; v++) begin
-      if (back[v] && listed_q[v]) any = 1'b1;
-      if (back[v] && !skip_q[v]) ok = ok | mask_q[v];
-    end
+  assign open = (2**VlW)'(back & ~skip_q);
+
+  for (genvar e = 0; e < int'(Entries); e++) begin : gen_ok
+    assign ok[e] = on_q[e] && open[vl_q[e]];
   end
 
   // The entry in hand. At the start of a lap it is looked for again until the lap begins.
@@ -112,23 +108,34 @@ module hca_vl_list
   vl_entry_t          cur_q;
   logic [VlW-1:0]     cur_vl;
 
-  assign search      = start_q && !(step_i && valid_q);
-  assign later       = ok & later_q;
-  assign first_ok    = {1'b0, ~ok} + 1'b1;
-  assign first_later = {1'b0, ~later} + 1'b1;
-  assign wraps       = first_later[Entries];
-  assign some        = !first_ok[Entries];
-  assign next        = (search || wraps) ? ok & first_ok[Entries-1:0] : later & first_later[Entries-1:0];
+  assign search = start_q && !(step_i && valid_q);
+  assign later  = ok & later_q;
 
-  hca_onehot_index #(
+  // The first one of the lap and the first one behind the entry in hand, side by side: which one counts is known late.
+  hca_low_index #(
     .N(Entries)
-  ) u_next (
-    .onehot_i(next),
-    .idx_o   (next_idx)
+  ) u_first (
+    .bits_i  (ok),
+    .none_o  (none),
+    .onehot_o(first),
+    .above_o (above),
+    .idx_o   (idx)
   );
 
-  assign next_entry = mem[next_idx];
-  assign cur_vl     = cur_q.vl[VlW-1:0];
+  hca_low_index #(
+    .N(Entries)
+  ) u_later (
+    .bits_i  (later),
+    .none_o  (wraps),
+    .onehot_o(first_later),
+    .above_o (above_later),
+    .idx_o   (idx_later)
+  );
+
+  logic unused_onehot;
+  assign unused_onehot = ^{first, first_later};
+
+  assign cur_vl = cur_q.vl[VlW-1:0];
 
   // ---- Debts -------------------------------------------------------------------------------------------
   // A VL that owes more than its weights of a whole lap cannot send during that lap. When that holds for all VLs with a
@@ -139,7 +146,7 @@ module hca_vl_list
   logic [NumVls-1:0][AccW-1:0] acc_q;
   logic [NumVls-1:0]           member, owes, owes_4, owes_16;
   logic [1:0]                  jump;
-  logic                        look, all_1, all_4, all_16, early, early_q;
+  logic                        look, all_owe, many_owe, all_1, all_4, all_16, ahead, early, early_q;
   logic [SumW-1:0]             early_sum;
 
   assign look = start_q && !early_q && (step_i || lap_only_i);
@@ -163,26 +170,27 @@ module hca_vl_list
     return (5'(part[0]) + 5'(part[1])) + (5'(part[2]) + 5'(part[3])) >= 5'(ManyVls);
   endfunction
 
-  // An account that is not above zero behind so many laps; gain_less: what these give, less one.
-  function automatic logic still_owes(acc_t now, logic [17:0] gain_less);
-    logic [18:0] left;
-    logic        unused;
-    left   = 19'(now) + 19'(gain_less);
-    unused = ^left[17:0];
-    return left[18];
-  endfunction
+  // Accounts behind 1, 4 and 16 laps, one less: below zero, the VL still owes.
+  logic [NumVls-1:0][18:0] behind, behind_4, behind_16;
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_debt
-    assign member[v]  = back[v] && listed_q[v];
-    assign owes[v]    = member[v] && still_owes(acc_q[v], 18'({less_q[v], 6'h3f}));
-    assign owes_4[v]  = !member[v] || still_owes(acc_q[v], 18'({less_q[v], 8'hff}));
-    assign owes_16[v] = !member[v] || still_owes(acc_q[v], {less_q[v], 10'h3ff});
+    assign behind[v]    = 19'(acc_t'(acc_q[v])) + 19'({lap_q[v], 6'd0});
+    assign behind_4[v]  = 19'(acc_t'(acc_q[v])) + 19'({lap_q[v], 8'd0});
+    assign behind_16[v] = 19'(acc_t'(acc_q[v])) + 19'({lap_q[v], 10'd0});
+    assign member[v]    = back[v] && listed_q[v];
+    assign owes[v]      = member[v] && behind[v][18];
+    assign owes_4[v]    = !member[v] || behind_4[v][18];
+    assign owes_16[v]   = !member[v] || behind_16[v][18];
   end
 
-  assign all_1     = look && member != '0 && owes == member;
+  assign all_owe   = member != '0 && owes == member;
+  assign many_owe  = are_many(16'(owes));
+  assign all_1     = look && all_owe;
   assign all_4     = owes_4 == '1;
   assign all_16    = owes_16 == '1;
-  assign early     = look && step_i && !all_1 && are_many(16'(owes));
+  assign early     = look && step_i && !all_owe && many_owe;
+  // No visit now, if this list has the turn: laps are jumped, or weights given early.
+  assign ahead     = start_q && !early_q && (all_owe ? laps_max_i != 2'd0 : many_owe);
   assign early_sum = sum_of(owes, weights_q);
 
   always_comb begin
@@ -194,24 +202,35 @@ module hca_vl_list
 
   // ---- The visit ------------------------------------------------------------------------------------------
   logic            act, has, send, leave;
-  acc_t            account, rest;
+  acc_t            acc, gain, account, unpaid, half, rest;   // account and rest: one less
+  logic [AccW-1:0] carry;
+  logic            unused_carry;
   logic [SumW-1:0] sum_q;
 
-  assign account = acc_t'(acc_q[cur_vl]) + (added_q ? '0 : acc_t'({cur_q.weight, 6'd0}));
-  assign rest    = account - acc_t'(bytes_i[cur_vl]);
-  assign has     = valid_q && req_i[cur_vl];
-  assign act     = step_i && valid_q && !wait_i[cur_vl] && jump == 2'd0 && !early && (has || !start_q);
-  assign send    = take_i && act && has;
-  assign leave   = act && (!has || account <= 0 || (send && rest <= 0));
+  // account - bytes, of three numbers in one chain: it does not wait for the account.
+  assign acc     = acc_q[cur_vl];
+  assign gain    = added_q ? '0 : acc_t'({cur_q.weight, 6'd0});
+  assign unpaid  = ~acc_t'(bytes_o);
+  assign half    = acc ^ gain ^ unpaid;
+  assign carry   = (acc & gain) | (acc & unpaid) | (gain & unpaid);
+  assign unused_carry = carry[AccW-1];
+  assign account = acc + gain;
+  assign rest    = half + acc_t'({carry[AccW-2:0], 1'b1});
 
-  assign any_o    = any;
+  assign has     = valid_q && req_i[cur_vl];
+  assign ready_o = has && !wait_i[cur_vl] && !account[AccW-1] && !ahead;
+  assign act     = step_i && valid_q && !wait_i[cur_vl] && !ahead && (has || !start_q);
+  assign send    = take_i && step_i && ready_o;
+  assign leave   = act && (!has || account[AccW-1] || (take_i && rest[AccW-1]));
+
+  assign any_o    = member != '0;
   assign start_o  = start_q && !early_q;
-  assign ready_o  = has && !wait_i[cur_vl] && account > 0 && jump == 2'd0 && !early;
   assign vl_o     = cur_vl;
+  assign bytes_o  = bytes_i[cur_vl];
   assign begin_o  = early || (start_q && !early_q && (leave || send));
   assign jump_o   = jump;
-  assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && !some);
-  assign visit_o  = !added_q && has && (leave || send);
+  assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && none);
+  assign visit_o  = !added_q && has;
   assign weight_o = cur_q.weight;
   assign leave_o  = leave;
   assign early_o  = early ? early_sum : '0;
@@ -239,28 +258,28 @@ module hca_vl_list
         added_q <= 1'b1;
       end
       if (early || (early_q && lap_o)) valid_q <= 1'b0;
-      else if (search || leave) valid_q <= some;
+      else if (search || leave) valid_q <= !none;
       else if (start_q && !has && !wait_i[cur_vl]) valid_q <= 1'b0;
     end
     if (search || leave) begin
-      cur_q   <= next_entry;
-      later_q <= ~(next | (next - 1'b1));
+      cur_q   <= (search || wraps) ? mem[idx] : mem[idx_later];
+      later_q <= (search || wraps) ? above : above_later;
     end
   end
-
-  logic [2:0] jumped;   // 1, 4 or 16 laps: so many bits
-  assign jumped = {jump == 2'd3, jump == 2'd2, 1'b0};
 
   // An account without a packet to send keeps its debt, never its gain.
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_account
     always_ff @(posedge clk_i) begin
-      if (rst_i || clear_i) acc_q[v] <= '0;
+      if (rst_i || clear_i) acc_q[v] <= '1;
       else if (jump != 2'd0 || early) begin
-        if (owes[v]) acc_q[v] <= acc_q[v] + AccW'({lap_q[v], 6'd0} << jumped);
+        if (owes[v]) begin
+          acc_q[v] <= (jump == 2'd3) ? behind_16[v][AccW-1:0] : (jump == 2'd2) ? behind_4[v][AccW-1:0]
+                                                                               : behind[v][AccW-1:0];
+        end
       end else if (act && cur_vl == VlW'(v)) begin
         if (send) acc_q[v] <= rest;
-        else if (has && account <= 0) acc_q[v] <= account;
-        else if (!has && acc_t'(acc_q[v]) > 0) acc_q[v] <= '0;
+        else if (has && account[AccW-1]) acc_q[v] <= account;
+        else if (!has && !acc_q[v][AccW-1]) acc_q[v] <= '1;
       end
     end
   end

@@ -27,9 +27,9 @@ module hca_vl_queue
   output logic                          long_o,          // strobe, last beat: the packet was too long
   output logic [Rings-1:0]              head_valid_o,
   output logic [Rings-1:0][PacketW-1:0] head_bytes_o,
-  input  logic                          pop_i,           // of pop_ring_i; its head is valid
-  input  logic                          drop_i,
-  input  logic [RingW-1:0]              pop_ring_i,      // of pop_i and drop_i
+  output logic [Rings-1:0][BlocksW-1:0] head_blocks_o,
+  input  logic [Rings-1:0]              pop_i,           // of one ring in all, pop_i or drop_i; its head is valid
+  input  logic [Rings-1:0]              drop_i,
   input  logic                          rd_en_i,
   input  logic [RingW-1:0]              rd_ring_i,
   output mac_t                          rd_beat_o,
@@ -53,13 +53,11 @@ module hca_vl_queue
   logic [PacketW-1:0]         bytes_q, bytes;         // of the packet that comes in
   logic [BlocksW-1:0]         count_q;                // its beats so far
   logic                       fits, commit;
-  logic [BlocksW-1:0]         head_blocks;
 
   assign bytes       = bytes_q + PacketW'(wr_beat_i.len_bytes);
   assign fits        = count_q < ((wr_ring_i == RingW'(NumVls)) ? BlocksW'(Vl15Room) : BlocksW'(RoomBlocks));
   assign commit      = wr_i && wr_beat_i.last && fits;
   assign long_o      = wr_i && wr_beat_i.last && !fits;
-  assign head_blocks = blocks_of(head_bytes_o[pop_ring_i]);
 
   always_ff @(posedge clk_i) begin
     if (rst_i || (wr_i && wr_beat_i.last)) begin
@@ -107,10 +105,12 @@ module hca_vl_queue
       .in_ready_o (unused_ready),
       .in_i       (fetch_bytes),
       .out_valid_o(head_valid_o[r]),
-      .out_ready_i((pop_i || drop_i) && pop_ring_i == RingW'(r)),
+      .out_ready_i(pop_i[r] || drop_i[r]),
       .out_o      (head_bytes_o[r]),
       .count_o    (heads[r])
     );
+
+    assign head_blocks_o[r] = blocks_of(head_bytes_o[r]);
   end
 
   assign fetch = want != '0;
@@ -143,14 +143,13 @@ module hca_vl_queue
     localparam int unsigned Cap  = (r == int'(NumVls)) ? Vl15Blocks : RingBlocks;
     localparam int unsigned Need = (r == int'(NumVls)) ? Vl15Room : RoomBlocks;
 
-    logic               rd, drop, done;
+    logic               rd, done;
     logic [BlocksW-1:0] dropped, stored;
 
     assign rd      = rd_en_i && rd_ring_i == RingW'(r);
-    assign drop    = drop_i && pop_ring_i == RingW'(r);
     assign done    = commit && wr_ring_i == RingW'(r);
     assign stored  = done ? count_q + 1'b1 : '0;
-    assign dropped = drop ? head_blocks : '0;
+    assign dropped = drop_i[r] ? head_blocks_o[r] : '0;
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin

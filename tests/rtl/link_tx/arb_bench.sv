@@ -66,6 +66,7 @@ module arb_bench
     .bytes_i     (bytes_q),
     .pick_valid_o(pick_valid),
     .pick_vl_o   (pick_vl),
+    .pick_blocks_o(),
     .take_i      (take)
   );
 
