@@ -2,6 +2,9 @@
 // A packet is beats of 64 bytes and an end beat of len_i bytes (1..64, a multiple of Granule). init_i is the
 // register before the first byte. crc_o is the register after the last byte, not inverted: it is valid with
 // done_o, five cycles after the end beat, and holds until the next done_o. Never stalls.
+//
+// An end beat counts as a full one with zeros behind its end, and then the register goes back over them: every step of a
+// CRC can be undone. So one matrix serves every length, and no data has to be shifted.
 module hca_crc_512 #(
   parameter int unsigned       CrcW    = 32,
   parameter logic [CrcW-1:0]   Poly    = 32'hEDB8_8320,  // reflected
@@ -44,31 +47,68 @@ module hca_crc_512 #(
     return next;
   endfunction
 
+  typedef logic [CrcW-1:0][CrcW-1:0] square_t;
+
+  // Matrix k: the register of k * bytes zero bytes ago, from the register of now. The bit that a step shifts out is the
+  // one at the top after it, for the polynomial has that one.
+  function automatic square_t [7:0] back_matrices(int unsigned bytes);
+    square_t [7:0] m;
+    crc_t          column;
+    for (int unsigned c = 0; c < CrcW; c++) begin
+      column = crc_t'(1) << c;
+      for (int unsigned k = 0; k < 8; k++) begin
+        for (int unsigned r = 0; r < CrcW; r++) m[k][r][c] = column[r];
+        for (int unsigned i = 0; i < 8 * bytes; i++) begin
+          column = column[CrcW-1] ? ((column ^ Poly) << 1) | crc_t'(1) : column << 1;
+        end
+      end
+    end
+    return m;
+  endfunction
+
+  localparam square_t [7:0] BackBy16 = back_matrices(16);
+  localparam square_t [7:0] BackBy2  = back_matrices(2);
+
+  function automatic crc_t go_back(square_t [7:0] m, logic [2:0] steps, crc_t state);
+    crc_t was;
+    was = '0;
+    for (int unsigned k = 0; k < 8; k++) begin
+      if (steps == 3'(k)) begin
+        for (int unsigned r = 0; r < CrcW; r++) was[r] = ^(state & m[k][r]);
+      end
+    end
+    return was;
+  endfunction
+
   localparam logic [6:0] LenMask = ~(7'(Granule) - 7'd1);
 
-  // Stage 1: right-align, so that one matrix serves every length (zeros in front change nothing).
+  // Stage 1: nothing behind the end.
   logic         s1_valid_q, s1_first_q, s1_end_q;
-  logic [6:0]   s1_len_q;
+  logic [5:0]   s1_back_q;    // bytes from the end to the end of the beat
   crc_t         s1_init_q;
   logic [511:0] s1_data_q;
+  logic [6:0]   len;
   // Stage 2: contribution of the data.
   logic         s2_valid_q, s2_first_q, s2_end_q;
-  logic [6:0]   s2_len_q;
+  logic [5:0]   s2_back_q;
   crc_t         s2_init_q, s2_data_q;
-  // Stage 3: register over full beats; an end beat leaves the loop here, a full one advanced like any other.
-  crc_t         state_q, entry, by_64;
+  // Stage 3: register over whole beats; behind an end beat it leaves the loop.
+  crc_t         state_q, entry, after;
   logic         s3_end_q;
-  logic [5:0]   s3_len_q;
-  crc_t         s3_state_q, s3_data_q;
-  // Stages 4 and 5: advance by the length of the end beat, then add its data.
+  logic [5:0]   s3_back_q;
+  // Stages 4 and 5: back by sixteens, then by what is left of them.
   logic         s4_end_q;
-  logic         s4_by_8_q, s4_by_4_q;
-  crc_t         s4_state_q, s4_data_q;
+  logic [2:0]   s4_back_q;    // in twos
+  crc_t         s4_state_q;
   logic         done_q;
   crc_t         crc_q;
 
+  logic unused_back;
+  assign unused_back = s3_back_q[0];
+
+  assign len   = len_i & LenMask;
   assign entry = s2_first_q ? s2_init_q : state_q;
-  assign by_64 = advance(entry, 64);
+  assign after = advance(entry, 64) ^ s2_data_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -90,63 +130,32 @@ module hca_crc_512 #(
     if (valid_i) begin
       s1_first_q <= first_i;
       s1_end_q   <= end_i;
-      s1_len_q   <= len_i & LenMask;
+      s1_back_q  <= 6'd0 - len[5:0];
       s1_init_q  <= init_i;
-      if (end_i) s1_data_q <= data_i << {7'd64 - (len_i & LenMask), 3'b000};
-      else s1_data_q <= data_i;
+      for (int unsigned at = 0; at < 64; at += Granule) begin
+        if (end_i && len <= 7'(at)) s1_data_q[8*at +: 8*Granule] <= '0;
+        else s1_data_q[8*at +: 8*Granule] <= data_i[8*at +: 8*Granule];
+      end
     end
     if (s1_valid_q) begin
       s2_first_q <= s1_first_q;
       s2_end_q   <= s1_end_q;
-      s2_len_q   <= s1_len_q;
+      s2_back_q  <= s1_back_q;
       s2_init_q  <= s1_init_q;
       for (int unsigned r = 0; r < CrcW; r++) s2_data_q[r] <= ^(s1_data_q & Matrix[r]);
     end
-    if (s2_valid_q && !s2_end_q) begin
-      state_q <= by_64 ^ s2_data_q;
+    if (s2_valid_q) begin
+      state_q   <= after;
+      s3_back_q <= s2_back_q;
     end
-    if (s2_valid_q && s2_end_q) begin
-      s3_state_q <= s2_len_q[6] ? by_64 : entry;
-      s3_data_q  <= s2_data_q;
-      s3_len_q   <= s2_len_q[5:0];
-    end
-  end
-
-  logic unused_len;
-  assign unused_len = ^s3_len_q[1:0];  // below the granule
-
-  crc_t by_32, by_16, by_8, by_4, by_2;
-
-  always_comb begin
-    by_32 = s3_len_q[5] ? advance(s3_state_q, 32) : s3_state_q;
-    by_16 = s3_len_q[4] ? advance(by_32, 16) : by_32;
-  end
-
-  always_comb begin
-    by_8 = s4_by_8_q ? advance(s4_state_q, 8) : s4_state_q;
-    by_4 = s4_by_4_q ? advance(by_8, 4) : by_8;
-  end
-
-  if (Granule == 2) begin : gen_by_2
-    logic s4_by_2_q;
-
-    always_ff @(posedge clk_i) begin
-      if (s3_end_q) s4_by_2_q <= s3_len_q[1];
-    end
-
-    assign by_2 = s4_by_2_q ? advance(by_4, 2) : by_4;
-  end else begin : gen_no_by_2
-    assign by_2 = by_4;
   end
 
   always_ff @(posedge clk_i) begin
     if (s3_end_q) begin
-      s4_state_q <= by_16;
-      s4_data_q  <= s3_data_q;
-      s4_by_8_q  <= s3_len_q[3];
-      s4_by_4_q  <= s3_len_q[2];
+      s4_state_q <= go_back(BackBy16, {1'b0, s3_back_q[5:4]}, state_q);
+      s4_back_q  <= s3_back_q[3:1];
     end
-    if (s4_end_q) crc_q <= by_2 ^ s4_data_q;
+    if (s4_end_q) crc_q <= go_back(BackBy2, s4_back_q, s4_state_q);
   end
 
   assign done_o = done_q;

@@ -98,7 +98,7 @@ module hca_crc_append #(
     .count_o    (unused_crc_count)
   );
 
-  logic         spill_q, started_q, out_valid_q, out_free, fits, go;
+  logic         spill_q, started_q, out_valid_q, out_free, fits, appends, go;
   logic         out_last_q;
   logic [6:0]   out_len_q;
   logic [511:0] out_data_q;
@@ -106,6 +106,7 @@ module hca_crc_append #(
 
   assign out_free   = !out_valid_q || out_ready_i;
   assign fits       = head_len != 7'd64 || head_bare;
+  assign appends    = head_last && fits && !head_bare;
   assign go         = head_valid && !spill_q &&
                       (crc_valid || (!head_last && (started_q || head_count > 5'(CrcDelay))));
   assign head_ready = go && out_free;
@@ -131,9 +132,11 @@ module hca_crc_append #(
     end else if (out_free && go) begin
       out_tag_q  <= head_tag;
       out_last_q <= head_last && fits;
-      out_len_q  <= (head_last && fits && !head_bare) ? head_len + CrcBytes : head_len;
-      if (head_last && fits && !head_bare) out_data_q <= head_data | (512'(crc) << {head_len, 3'b000});
-      else out_data_q <= head_data;
+      out_len_q  <= appends ? head_len + CrcBytes : head_len;
+      out_data_q <= head_data;
+      for (int unsigned at = 0; at < 16; at++) begin
+        if (appends && head_len[5:2] == 4'(at)) out_data_q[32*at +: CrcW] <= crc;
+      end
     end
   end
 
