@@ -1,4 +1,5 @@
 // Cells that know nothing about RDMA: FIFO, skid buffer, RAM, arbiter, CRC.
+hw/rtl/lib/hca_rotate_pkg.sv
 hw/rtl/lib/hca_fifo.sv
 hw/rtl/lib/hca_skid.sv
 hw/rtl/lib/hca_part_clock.sv

@@ -5,6 +5,7 @@
 module hca_tx_pack
   import hca_pkg::*;
   import hca_wire_pkg::*;
+  import hca_rotate_pkg::rotate_up;
 (
   input  logic     clk_i,
   input  logic     rst_i,
@@ -27,24 +28,24 @@ module hca_tx_pack
 
   localparam logic [6:0] FirstChunk = 7'd48;
 
-  // Ones in bytes 0..n-1.
-  function automatic beat_t below(logic [6:0] n);
-    return ~({DataW{1'b1}} << {n, 3'b000});
+  // Ones for bytes 0..n-1.
+  function automatic logic [63:0] below(logic [6:0] n);
+    return ~(64'hffff_ffff_ffff_ffff << n);
   endfunction
 
-  function automatic beat_t rotate_up(beat_t data, logic [5:0] bytes);
-    return (data << {bytes, 3'b000}) | (data >> {7'd64 - 7'(bytes), 3'b000});
-  endfunction
-
-  function automatic beat_t merge(beat_t carry, beat_t data, logic first, logic [5:0] off, logic [6:0] stop);
-    return (first ? '0 : carry) | (data & below(stop[6] ? 7'd64 : stop) & ~below({1'b0, off}));
+  function automatic beat_t joined(beat_t carry, logic keeps, beat_t data, logic [63:0] has);
+    beat_t bytes;
+    for (int unsigned i = 0; i < 64; i++) begin
+      bytes[8*i +: 8] = (carry[8*i +: 8] & {8{keeps}}) | (data[8*i +: 8] & {8{has[i]}});
+    end
+    return bytes;
   endfunction
 
   state_e     state_q, state_d;
   logic [5:0] pos_q;              // bytes of the packet so far, modulo 64
   logic       chunk_valid, chunk_first, chunk_final;
   logic [6:0] chunk_len;
-  logic [5:0] chunk_lane;
+  logic [5:0] chunk_turn;         // from its lanes to its place
   beat_t      chunk_data;
   logic       chunk_take, hdr_two;
 
@@ -57,7 +58,7 @@ module hca_tx_pack
     chunk_first = 1'b0;
     chunk_final = !hdr_i.has_payload;
     chunk_len   = hdr_i.len_bytes;
-    chunk_lane  = '0;
+    chunk_turn  = '0;
     chunk_data  = hdr_i.bytes[511:0];
     state_d     = state_q;
     case (state_q)
@@ -73,6 +74,7 @@ module hca_tx_pack
       end
       StMore: begin
         chunk_len  = hdr_i.len_bytes - FirstChunk;
+        chunk_turn = pos_q;
         chunk_data = 512'(hdr_i.bytes[8*HdrBytes-1:8*FirstChunk]);
         state_d    = hdr_i.has_payload ? StPay : StHead;
       end
@@ -80,7 +82,7 @@ module hca_tx_pack
         chunk_valid = pay_valid_i;
         chunk_final = pay_i.last;
         chunk_len   = pay_i.len_bytes;
-        chunk_lane  = pay_i.lane;
+        chunk_turn  = pos_q - pay_i.lane;
         chunk_data  = pay_i.data;
         if (pay_i.last) state_d = StHead;
       end
@@ -108,13 +110,24 @@ module hca_tx_pack
   logic [6:0] flush_len_q;
   beat_t      carry_q;
   tx_beat_t   out_q;
+  logic [63:0] fresh, over;       // bytes of the chunk for this beat, for the next one
+  logic [63:0] out_has, carry_has;
+  logic        out_keeps, carry_keeps;
 
   assign a_end    = (a_final_q && a_l3_q != L3Raw) ? ((8'(a_stop_q) + 8'd3) & 8'hfc) : 8'(a_stop_q);
-  assign spills   = a_end > 8'd64;
-  assign emit     = a_final_q || (a_end >= 8'd64);
+  assign spills   = a_stop_q[6] && a_stop_q[5:0] != '0;   // rounding passes no end of a beat
+  assign emit     = a_final_q || a_stop_q[6];
   assign out_free = !out_valid_q || out_ready_i;
   assign b_fire   = a_valid_q && (emit ? (out_free && !flush_q) : (out_free || !flush_q));
   assign a_ready  = !a_valid_q || b_fire;
+
+  // Of each byte two bits say all: what was carried stays, the chunk's comes.
+  assign fresh       = below(a_stop_q[6] ? 7'd64 : a_stop_q) & ~below({1'b0, a_off_q});
+  assign over        = a_stop_q[6] ? below({1'b0, a_stop_q[5:0]}) : '0;
+  assign out_keeps   = flush_q || !a_first_q;
+  assign out_has     = flush_q ? '0 : fresh;
+  assign carry_keeps = !emit && !a_first_q;
+  assign carry_has   = emit ? over : fresh;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -138,7 +151,7 @@ module hca_tx_pack
       a_final_q <= chunk_final;
       a_off_q   <= chunk_off;
       a_stop_q  <= 7'(chunk_off) + chunk_len;
-      a_data_q  <= rotate_up(chunk_data, chunk_off - chunk_lane);
+      a_data_q  <= rotate_up(chunk_data, chunk_turn);
       if (chunk_first) a_l3_q <= hdr_i.l3;
       if (chunk_first) a_csum_q <= hdr_i.csum;
       if (chunk_first) a_port_q <= hdr_i.port;
@@ -146,18 +159,16 @@ module hca_tx_pack
     if (out_free && flush_q) begin
       out_q.last      <= 1'b1;
       out_q.len_bytes <= flush_len_q;
-      out_q.data      <= carry_q;
     end else if (b_fire && emit) begin
       out_q.l3        <= a_l3_q;
       out_q.csum      <= a_csum_q;
       out_q.port      <= a_port_q;
       out_q.last      <= a_final_q && !spills;
       out_q.len_bytes <= spills ? 7'd64 : a_end[6:0];
-      out_q.data      <= merge(carry_q, a_data_q, a_first_q, a_off_q, a_stop_q);
     end
+    if (out_free && (flush_q || (b_fire && emit))) out_q.data <= joined(carry_q, out_keeps, a_data_q, out_has);
     if (b_fire) begin
-      if (emit) carry_q <= a_stop_q[6] ? (a_data_q & below({1'b0, a_stop_q[5:0]})) : '0;
-      else carry_q <= merge(carry_q, a_data_q, a_first_q, a_off_q, a_stop_q);
+      carry_q     <= joined(carry_q, carry_keeps, a_data_q, carry_has);
       flush_len_q <= a_end[6:0] - 7'd64;
     end
   end
