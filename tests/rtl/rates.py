@@ -32,30 +32,50 @@ class Rates:
 
     def __init__(self):
         self.open = [ALL, ALL]
-        self.debt = {}                              # group: debt, where there is one
-        self.late = self.size = self.cost = None    # (group, cost)
+        self.debts = {}                             # group: what it owed at its last visit, and when that was
+        self.half = set()                           # groups that owed more than half of Ahead then
+        self.tick = self.scan = 0
+        self.turns = ALL                            # who has the next turns of this round
+        self.late = self.item = self.size = self.cost = None    # (group, cost)
+        self.here = None                            # the visit: (group, cost)
+        self.told = None                            # the one before it: (group, whether it may open)
+
+    def visit(self):
+        """Charges the group that is visited; what its gate hears of it."""
+        group, cost = self.here
+        debt, seen = self.debts.pop(group, (0, self.tick))
+        debt = max(0, debt - (self.tick - seen) * FRACTION) + cost
+        if debt:
+            self.debts[group] = debt, self.tick
+        self.half.discard(group)
+        if debt // FRACTION >= AHEAD // 2:
+            self.half.add(group)
+        return group, debt // FRACTION < AHEAD
 
     def step(self, charges):
         """The clock edge: `charges[p]` is (group, bytes, interval) of the packet that asker p makes, or None."""
         items = [(charge[0], cost_of(charge[1], charge[2])) if charge else None for charge in charges]
-        due = ALL
-        for item in (*items, self.late, self.size, self.cost):
-            if item:
-                due &= ~(1 << item[0])
-        for group, debt in self.debt.items():
-            if debt // FRACTION >= AHEAD:
-                due &= ~(1 << group)
+        used = [charge and (charge[1] > SMALL or charge[0] in self.half) for charge in charges]
+        charged = self.here if self.here and self.here[1] else None
+        under_way = [item[0] for item in (*items, self.late, self.item, self.size, self.cost, charged) if item]
+        due = 1 << self.told[0] if self.told and self.told[1] and self.told[0] not in under_way else 0
+        waiting = sum(1 << group for group in self.debts) | ALL & ~(self.open[0] & self.open[1])
+        coming = (self.cost or (self.scan, 0)) if self.cost or waiting else None
+        if waiting:
+            asking = waiting & self.turns or waiting
+            turn = (asking & -asking).bit_length() - 1
+            self.turns = ALL & -(1 << turn)
+            if not self.cost:
+                self.turns &= ~(1 << turn)
+                self.scan = turn
+        self.told, self.here = self.visit() if self.here else None, coming
         for port, charge in enumerate(charges):
-            shuts = charge and (charge[1] > SMALL or self.debt.get(charge[0], 0) // FRACTION >= AHEAD // 2)
-            used = 1 << charge[0] if shuts else 0
-            self.open[port] = ((self.open[port] | due) & ~used) | 1
-        self.debt = {group: debt - FRACTION for group, debt in self.debt.items() if debt > FRACTION}
-        if self.cost:
-            self.debt[self.cost[0]] = self.debt.get(self.cost[0], 0) + self.cost[1]
+            self.open[port] = ((self.open[port] | due) & ~(1 << charge[0] if used[port] else 0)) | 1
+        self.tick += 1
         waiting = [item for item in (items[0], self.late, items[1]) if item]
         assert len(waiting) < 3, "the bench charges too often"
         now, late = (waiting + [None, None])[:2]
-        self.late, self.size, self.cost = late, now, self.size
+        self.late, self.item, self.size, self.cost = late, now, self.item, self.size
 
 
 class RateAgent:

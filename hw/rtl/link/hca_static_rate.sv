@@ -7,6 +7,8 @@
 // lasts until it is used, so neither can take every turn of a group, and neither waits for the other.
 // A packet shuts its asker's gate in the next cycle; but small ones leave it open while the debt is below half
 // of Ahead, so that their rate does not depend on how fast an asker finds its way back to the group.
+// One group is looked at in a cycle: one that has been charged, else the next one of those that owe something or are
+// shut. With n of them a group may open n cycles late, which costs it nothing: Ahead is longer than n can be.
 // Group 0 has no rate and is always open. Never stalls.
 module hca_static_rate
   import hca_pkg::*;
@@ -25,11 +27,13 @@ module hca_static_rate
   localparam int unsigned CostW     = ProdW - DropBits;
   localparam int unsigned DebtW     = CostW + 2;      // never more than four packets of the slowest rate
   localparam int unsigned AheadBits = 8;              // Ahead = 256 cycles
+  localparam int unsigned SeenW     = 11;             // cycles between two visits: turns of the groups, and charges
+  localparam int unsigned RowW      = DebtW + SeenW;
 
   // ---- One packet after the other: [1] waits for a cycle if both come at once ------------------------------
   logic [1:0]   rated, unused_bits;
-  logic         late_q, now_valid, size_valid_q, cost_valid_q;
-  tx_made_t late_item_q, now_item;
+  logic         late_q, now_valid, item_valid_q, size_valid_q, cost_valid_q;
+  tx_made_t     late_item_q, now_item, item_q;
   logic [RateGroupW-1:0] size_group_q, cost_group_q;
   logic [ProdW-1:0]      size_q;
   logic [CostW-1:0]      cost_q;
@@ -41,17 +45,20 @@ module hca_static_rate
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       late_q       <= 1'b0;
+      item_valid_q <= 1'b0;
       size_valid_q <= 1'b0;
       cost_valid_q <= 1'b0;
     end else begin
       late_q       <= (rated[1] && (rated[0] || late_q)) || (late_q && rated[0]);
-      size_valid_q <= now_valid;
+      item_valid_q <= now_valid;
+      size_valid_q <= item_valid_q;
       cost_valid_q <= size_valid_q;
     end
     if (rated[1]) late_item_q <= made_i[1];
-    if (now_valid) begin
-      size_group_q <= now_item.group;
-      size_q       <= ProdW'(now_item.bytes) * ProdW'(now_item.interval);
+    if (now_valid) item_q <= now_item;
+    if (item_valid_q) begin
+      size_group_q <= item_q.group;
+      size_q       <= ProdW'(item_q.bytes) * ProdW'(item_q.interval);
     end
     if (size_valid_q) begin
       cost_group_q <= size_group_q;
@@ -59,57 +66,110 @@ module hca_static_rate
     end
   end
 
-  assign unused_bits = {^{made_i, late_item_q}, ^now_item};
+  assign unused_bits = {^{made_i, late_item_q}, ^{now_item, item_q}};
 
-  // ---- Debts and permissions --------------------------------------------------------------------------------
-  // Without a packet under way, a debt or a shut group nothing here changes, and nothing is computed.
-  logic [DebtW-1:0]           debt_q [RateGroups];
-  logic [RateGroups-1:0]      under_way, due, half, owing, owing_q;
-  logic [1:0][RateGroups-1:0] used, shuts;
-  logic                       run, charged_q;
+  // ---- Debts -------------------------------------------------------------------------------------------------
+  // A group is visited when it is charged, or when it is its turn. Its row says what it owed at the
+  // last visit, and when that was. First the row is read, in the next cycle (here) the debt is that of now, and in the
+  // one after it (told) the gates hear of it.
+  logic [RateGroups-1:0] has_q, half_q;               // groups with a debt: the others' rows say nothing
+  logic [SeenW-1:0]      tick_q, visit_seen, here_passed_q;
+  logic [RateGroupW-1:0] scan_q, visit_group, here_group_q, told_group_q;
+  logic                  visit, is_here, here_valid_q, told_valid_q, told_low_q;
+  logic [CostW-1:0]      here_cost_q;
+  logic [DebtW-1:0]      visit_debt, here_debt_q, paid, left, after;
+  logic [DebtW:0]        owed;                        // negative: something of the debt is left
+  logic                  here_owed, here_owes, unused_owed;
+  logic                  here_charge_q;
+  logic [RowW-1:0]       rows [RateGroups];
+  logic [RateGroups-1:0] waiting, unused_grant;
+  logic [RateGroupW-1:0] turn;
 
-  assign run = now_valid || size_valid_q || cost_valid_q || charged_q || owing_q != '0 || busy_o;
+  hca_rr_arb #(
+    .N(RateGroups)
+  ) u_turns (
+    .clk_i,
+    .rst_i,
+    .req_i    (waiting),
+    .advance_i(!cost_valid_q),
+    .grant_o  (unused_grant),
+    .idx_o    (turn)
+  );
+
+  // Without a packet under way, a debt or a shut group nothing here changes, and no time passes.
+  assign waiting     = has_q | ~(open_o[0] & open_o[1]);
+  assign visit       = cost_valid_q || waiting != '0;
+  assign visit_group = cost_valid_q ? cost_group_q : scan_q;
+  assign is_here     = here_valid_q && here_group_q == visit_group;
+  assign {visit_debt, visit_seen} = rows[visit_group];
+
+  // A debt is never below zero: what is left of it, and the cost, are added beside the comparison that says so.
+  assign paid      = DebtW'({here_passed_q, FracBits'(0)});
+  assign owed      = {1'b0, paid} - {1'b0, here_debt_q};
+  assign here_owed = owed[DebtW];
+  assign left      = here_debt_q + DebtW'(here_cost_q) - paid;
+  assign after     = here_owed ? left : DebtW'(here_cost_q);
+  assign here_owes = here_owed || here_charge_q;
+  assign unused_owed = ^owed[DebtW-1:0];
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      here_valid_q <= 1'b0;
+      told_valid_q <= 1'b0;
+      has_q        <= '0;
+      half_q       <= '0;
+      tick_q       <= '0;
+      scan_q       <= '0;
+    end else begin
+      here_valid_q <= visit;
+      told_valid_q <= here_valid_q;
+      if (here_valid_q) has_q[here_group_q] <= here_owes;
+      if (here_valid_q) half_q[here_group_q] <= (after >> (FracBits + AheadBits - 1)) != '0;
+      if (here_valid_q || told_valid_q) tick_q <= tick_q + 1'b1;
+      if (waiting != '0 && !cost_valid_q) scan_q <= turn;
+    end
+    if (visit) begin
+      here_group_q  <= visit_group;
+      here_charge_q <= cost_valid_q;
+      here_cost_q   <= cost_valid_q ? cost_q : '0;
+      here_debt_q   <= is_here ? after : has_q[visit_group] ? visit_debt : '0;
+      here_passed_q <= is_here ? SeenW'(1) : tick_q + 1'b1 - visit_seen;
+    end
+    if (here_valid_q) begin
+      rows[here_group_q] <= {after, tick_q};
+      told_group_q       <= here_group_q;
+      told_low_q         <= (after >> (FracBits + AheadBits)) == '0;
+    end
+  end
+
+  // ---- Permissions -------------------------------------------------------------------------------------------
+  logic [RateGroups-1:0]      due;
+  logic [1:0][RateGroups-1:0] shuts;
+  logic [1:0]                 is_large;
+  logic                       under_way;
+
+  assign under_way = (made_valid_i[0] && made_i[0].group == told_group_q)
+                     || (made_valid_i[1] && made_i[1].group == told_group_q)
+                     || (late_q && late_item_q.group == told_group_q)
+                     || (item_valid_q && item_q.group == told_group_q)
+                     || (size_valid_q && size_group_q == told_group_q)
+                     || (cost_valid_q && cost_group_q == told_group_q)
+                     || (here_valid_q && here_charge_q && here_group_q == told_group_q);
 
   always_comb begin
-    half      = '0;
-    used      = '0;
-    shuts     = '0;
-    under_way = '0;
-    due       = '0;
-    owing     = '0;
-    if (run) for (int unsigned g = 0; g < RateGroups; g++) begin
-      half[g] = (debt_q[g] >> (FracBits + AheadBits - 1)) != '0;
-      for (int unsigned p = 0; p < 2; p++) begin
-        used[p][g]  = rated[p] && made_i[p].group == RateGroupW'(g);
-        shuts[p][g] = used[p][g] && (half[g] || made_i[p].bytes > 13'(RateSmallBytes));
+    due               = '0;
+    due[told_group_q] = told_valid_q && told_low_q && !under_way;
+    shuts             = '0;
+    for (int unsigned p = 0; p < 2; p++) begin
+      is_large[p] = made_i[p].bytes > 13'(RateSmallBytes);
+      for (int unsigned g = 0; g < RateGroups; g++) begin
+        shuts[p][g] = made_valid_i[p] && made_i[p].group == RateGroupW'(g) && (half_q[g] || is_large[p]);
       end
-      under_way[g] = used[0][g] || used[1][g]
-                     || (late_q && late_item_q.group == RateGroupW'(g))
-                     || (size_valid_q && size_group_q == RateGroupW'(g))
-                     || (cost_valid_q && cost_group_q == RateGroupW'(g));
-      due[g]       = !under_way[g] && (debt_q[g] >> (FracBits + AheadBits)) == '0;
-      owing[g]     = debt_q[g] != '0;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      charged_q <= 1'b0;
-      owing_q   <= '0;
-    end else begin
-      charged_q <= cost_valid_q;
-      owing_q   <= owing;
-    end
-    if (run || rst_i) for (int unsigned g = 0; g < RateGroups; g++) begin
-      if (cost_valid_q && cost_group_q == RateGroupW'(g)) begin
-        debt_q[g] <= debt_q[g] + DebtW'(cost_q)
-                     - ((debt_q[g] >> FracBits) == '0 ? debt_q[g] : DebtW'(1 << FracBits));
-      end else if (debt_q[g] != '0) begin
-        debt_q[g] <= (debt_q[g] >> FracBits) == '0 ? '0 : debt_q[g] - DebtW'(1 << FracBits);
-      end
-      if (rst_i) debt_q[g] <= '0;
-    end
-    if (run || rst_i) for (int unsigned p = 0; p < 2; p++) begin
+    for (int unsigned p = 0; p < 2; p++) begin
       open_o[p]    <= rst_i ? '1 : (open_o[p] | due) & ~shuts[p];
       open_o[p][0] <= 1'b1;
     end

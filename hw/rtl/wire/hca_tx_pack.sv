@@ -106,7 +106,7 @@ module hca_tx_pack
   // Stage B: merge with the carry. A packet's last beat that did not fit is flushed in the next cycle; the
   // next packet may put bytes into the carry meanwhile, unless it needs the output too.
   logic       flush_q, out_valid_q, out_free, emit, spills, b_fire;
-  logic [7:0] a_end;              // a_stop_q, rounded up to four on the final chunk: 1..128
+  logic [6:0] a_end;              // a_stop_q, rounded up to four on the final chunk, modulo 128
   logic [6:0] flush_len_q;
   beat_t      carry_q;
   tx_beat_t   out_q;
@@ -114,7 +114,7 @@ module hca_tx_pack
   logic [63:0] out_has, carry_has;
   logic        out_keeps, carry_keeps;
 
-  assign a_end    = (a_final_q && a_l3_q != L3Raw) ? ((8'(a_stop_q) + 8'd3) & 8'hfc) : 8'(a_stop_q);
+  assign a_end    = (a_final_q && a_l3_q != L3Raw) ? ((a_stop_q + 7'd3) & 7'h7c) : a_stop_q;
   assign spills   = a_stop_q[6] && a_stop_q[5:0] != '0;   // rounding passes no end of a beat
   assign emit     = a_final_q || a_stop_q[6];
   assign out_free = !out_valid_q || out_ready_i;
@@ -164,12 +164,12 @@ module hca_tx_pack
       out_q.csum      <= a_csum_q;
       out_q.port      <= a_port_q;
       out_q.last      <= a_final_q && !spills;
-      out_q.len_bytes <= spills ? 7'd64 : a_end[6:0];
+      out_q.len_bytes <= spills ? 7'd64 : a_end;
     end
     if (out_free && (flush_q || (b_fire && emit))) out_q.data <= joined(carry_q, out_keeps, a_data_q, out_has);
     if (b_fire) begin
       carry_q     <= joined(carry_q, carry_keeps, a_data_q, carry_has);
-      flush_len_q <= a_end[6:0] - 7'd64;
+      flush_len_q <= a_end - 7'd64;
     end
   end
 

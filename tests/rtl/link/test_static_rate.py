@@ -90,10 +90,12 @@ async def exact(dut, ratio, size, askers):
     await bench.start()
     await bench.step(1500)
     before = len(bench.sent)
-    await bench.step(4000 if size < 1000 else int(20 * size * ratio / 50))
+    await bench.step(20000 if size < 1000 else int(20 * size * ratio / 50))
     packets, cycles = len(bench.sent) - before, bench.sent[-1][0] - bench.sent[before - 1][0]
     wanted = packets * size * ratio / 50
-    assert abs(cycles - wanted) <= wanted * 0.002 + 2 * size * ratio / 50 + 6, (cycles, wanted)
+    # Debts at the two ends differ by some turns of the groups, which is what small packets are let in for.
+    ends = 2 * size * ratio / 50 + 6 + (AHEAD // 4 if size < 1000 else 0)
+    assert abs(cycles - wanted) <= wanted * 0.002 + ends, (cycles, wanted)
     assert bench.sent[-1][0] >= len(bench.sent) * size * ratio / 50 - AHEAD - 3 * size * ratio / 50
     shares = [sum(port == p for _, port, _ in bench.sent) for p in range(2)]
     assert shares[1] == 0 if askers == 1 else abs(shares[0] - shares[1]) <= 0.02 * sum(shares), shares
