@@ -10,6 +10,7 @@ hw/rtl/wire/hca_rx_l3.sv
 hw/rtl/wire/hca_rx_crc.sv
 hw/rtl/wire/hca_rx_parse.sv
 hw/rtl/wire/hca_rx_delay.sv
+hw/rtl/wire/hca_rule_slice.sv
 hw/rtl/wire/hca_rx_match.sv
 hw/rtl/wire/hca_rx_sniff.sv
 hw/rtl/wire/hca_sniff_share.sv

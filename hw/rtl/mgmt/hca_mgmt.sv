@@ -64,6 +64,7 @@ module hca_mgmt
     output link_wr_t                      link_wr_o,
     output gid_wr_t                       gid_wr_o,
     output rule_wr_t                      rule_wr_o,
+    input  logic                          rule_busy_i,
     output rss_wr_t                       rss_wr_o,
     output rss_qp_wr_t                    rss_qp_wr_o,
     output logic                          srqc_wr_valid_o,
@@ -153,8 +154,8 @@ module hca_mgmt
     .forget_valid_o, .forget_ready_i, .forget_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .srqc_wr_valid_o, .srqc_wr_ready_i, .srqc_wr_srqn_o, .srqc_wr_o,
-    .link_wr_o, .gid_wr_o, .rule_wr_o, .rss_wr_o, .rss_qp_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o,
-    .dm_wr_valid_o, .dm_wr_ready_i, .dm_wr_o
+    .link_wr_o, .gid_wr_o, .rule_wr_o, .rule_busy_i, .rss_wr_o, .rss_qp_wr_o, .group_wr_valid_o, .group_wr_ready_i,
+    .group_wr_o, .dm_wr_valid_o, .dm_wr_ready_i, .dm_wr_o
   );
 
   // What the QP was that had the row before the last context write: reads of ctx_data.

@@ -43,7 +43,8 @@ module hca_mgmt_ctx
     output eqc_t                   eqc_wr_o,
     output link_wr_t               link_wr_o,   // valid for one cycle, taken at once
     output gid_wr_t                gid_wr_o,    // the same
-    output rule_wr_t               rule_wr_o,   // the same
+    output rule_wr_t               rule_wr_o,   // a strobe; the row holds while rule_busy_i
+    input  logic                   rule_busy_i,
     output rss_wr_t                rss_wr_o,    // the same
     output rss_qp_wr_t             rss_qp_wr_o, // the same
     output logic                   srqc_wr_valid_o,
@@ -91,7 +92,7 @@ module hca_mgmt_ctx
   end
 
   assign waiting = (|qpc_pend_q) || forget_pend_q || cqc_pend_q || eqc_pend_q || srqc_pend_q
-                   || group_pend_q || dm_pend_q;
+                   || group_pend_q || dm_pend_q || rule_wr_valid_q || rule_busy_i;
   assign busy_o  = sweep_q || waiting;
   assign go      = (sweep_q || go_i) && !waiting;
   assign tbl   = sweep_q ? sweep_table_q : table_i;

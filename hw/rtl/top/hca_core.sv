@@ -241,7 +241,7 @@ module hca_core
   logic [QpW-1:0] rd_placed, emit_qpn;
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
-  group_wr_t      group_wr; rule_wr_t rule_wr; rss_wr_t rss_wr; rss_qp_wr_t rss_qp_wr;
+  group_wr_t      group_wr; rule_wr_t rule_wr; logic rule_busy; rss_wr_t rss_wr; rss_qp_wr_t rss_qp_wr;
   logic           group_wr_valid, group_wr_ready, sent_full, emit, fetch_begun, made_read, item_made, refusal_done;
   logic [23:0]    emit_psn;
 
@@ -305,8 +305,8 @@ module hca_core
 
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
-    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .rule_wr_i(rule_wr), .rss_wr_i(rss_wr),
-    .rss_qp_wr_i(rss_qp_wr), .group_wr_valid_i(group_wr_valid),
+    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .rule_wr_i(rule_wr),
+    .rule_busy_o(rule_busy), .rss_wr_i(rss_wr), .rss_qp_wr_i(rss_qp_wr), .group_wr_valid_i(group_wr_valid),
     .group_wr_ready_o(group_wr_ready), .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
@@ -448,8 +448,8 @@ module hca_core
     .forget_o(fw_forget), .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn),
     .cqc_wr_o(cqc), .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
     .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
-    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rss_wr_o(rss_wr),
-    .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid),
+    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rule_busy_i(rule_busy),
+    .rss_wr_o(rss_wr), .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid),
     .group_wr_ready_i(group_wr_ready), .group_wr_o(group_wr), .dm_wr_valid_o(dm_wr_valid),
     .dm_wr_ready_i(dm_wr_ready), .dm_wr_o(dm_wr),
     .link_stat_addr_o(link_stat_addr),

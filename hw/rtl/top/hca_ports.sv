@@ -21,6 +21,7 @@ module hca_ports
   input  av_wr_t                    av_wr_i,
   input  gid_wr_t                   gid_wr_i,
   input  rule_wr_t                  rule_wr_i,
+  output logic                      rule_busy_o,
   input  rss_wr_t                   rss_wr_i,
   input  rss_qp_wr_t                rss_qp_wr_i,
   input  logic                      group_wr_valid_i,
@@ -241,9 +242,9 @@ module hca_ports
   );
 
   hca_rx_wire u_rx_wire (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready),
-    .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid), .rxd_ready_i(one_ready), .rxd_o(one),
-    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .filling_o(rx_filling), .mad_o(mad_beat),
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .rule_busy_o, .mac_valid_i(rx_valid),
+    .mac_ready_o(unused_rx_ready), .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid),
+    .rxd_ready_i(one_ready), .rxd_o(one), .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .filling_o(rx_filling), .mad_o(mad_beat),
     .counts_o(rx_counts)
   );
 

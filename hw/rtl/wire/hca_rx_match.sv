@@ -1,13 +1,21 @@
 // Which rules have a frame: compares what rules may look at (rule_key_t) with all of them at once, and takes out those
 // that yield to another one that matches. rules_o belongs to the frame whose last beat came five cycles ago and holds
 // until the next one's. Takes beats of frames alone; all that it looks at is in the first. Never stalls, one frame per
-// cycle. A rule counts from the cycle after its write.
+// cycle.
+//
+// A rule is not kept as value and mask, which 32 comparisons would cost 33,000 flip-flops, but as its answers: for each
+// five bits of the key there is a row of 32 words (hca_rule_slice). To write one takes a cycle for each value of five
+// bits, while busy_o is high; rule_wr_i.row holds until it falls, and no other rule comes. A rule that is not valid
+// counts for nothing from the cycle after its write, a new one from the end of this time on. A valid one may be written
+// again, with another `yields`: its answers stay the same. To look at something else it is made invalid first.
 module hca_rx_match
   import hca_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic             clk_i,
+  input  logic             rst_i,
   input  rule_wr_t         rule_wr_i,
+  output logic             busy_o,
   input  logic             valid_i,
   input  rx_beat_t         beat_i,
   output rule_key_t        key_o,     // of the frame whose last beat came two cycles ago
@@ -17,28 +25,8 @@ module hca_rx_match
   localparam int unsigned ShortHead = 14;   // bytes of the Ethernet header without a VLAN tag
   localparam logic [7:0]  Tcp = 8'd6;
 
-  typedef struct packed {
-    logic             valid;
-    logic [PortW-1:0] port;
-    logic [Rules-1:0] yields;
-    rule_key_t        value;
-    rule_key_t        mask;
-  } rule_t;
-
-  rule_t [Rules-1:0] rules_q;
-  logic              unused_in;
-
-  assign unused_in = ^{rule_wr_i, beat_i};
-
-  always_ff @(posedge clk_i) begin
-    if (rule_wr_i.valid) begin
-      rules_q[rule_wr_i.index] <= '{valid: rule_wr_i.row.valid, port: PortW'(rule_wr_i.row.port),
-                                    yields: rule_wr_i.row.yields, value: rule_wr_i.row.value,
-                                    mask: rule_wr_i.row.mask};
-    end
-  end
-
   // Stage 1: the first beat. What is not of the frame is 0.
+  logic             unused_in;
   logic             s1_go_q, s2_go_q, s3_go_q, s4_go_q;
   logic             in_vlan, vlan_q;
   beat_t            in_data;
@@ -47,11 +35,12 @@ module hca_rx_match
   logic [8*50-1:0]  net_q;   // behind the Ethernet header
   logic [PortW-1:0] s1_port_q, s2_port_q;
   // Stage 2: the key. Stage 3: matches of each part. Stage 4: matches. Stage 5: those that yield to none, which hold.
-  localparam int unsigned Parts = 8, PartW = $bits(rule_key_t) / Parts;
+  localparam int unsigned Parts = 8, PartW = $bits(rule_key_t) / Parts, Slices = (PartW + 4) / 5;
   rule_key_t        key, key_q;
-  logic [Rules-1:0][Parts-1:0] part_q;
+  logic [Parts-1:0][Rules-1:0] part_q;
   logic [Rules-1:0] there_q, match_q, rules_out_q;
 
+  assign unused_in = ^{rule_wr_i, beat_i};
   assign in_data = beat_i.data & ~({DataW{1'b1}} << {beat_i.len_bytes, 3'b000});
   assign in_vlan = swap16(in_data[8*12 +: 16]) == 16'(EthertypeVlan);
 
@@ -116,19 +105,84 @@ module hca_rx_match
     key            = net_key(key, net_q);
   end
 
+  // ---- Rules -------------------------------------------------------------------------------------------------
+  logic [Rules-1:0]             valid_q, write_rule;
+  logic [PortW-1:0]             port_q [Rules];
+  logic [Rules-1:0]             yields_q [Rules];
+  logic                         busy_q;
+  logic [4:0]                   step_q;
+  rule_key_t                    value, mask;
+
+  assign write_rule = Rules'(1) << rule_wr_i.index;
+  assign value      = rule_wr_i.row.value;
+  assign mask       = rule_wr_i.row.mask;
+  assign busy_o     = busy_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      busy_q  <= 1'b0;
+      valid_q <= '0;
+    end else begin
+      if (rule_wr_i.valid) busy_q <= rule_wr_i.row.valid;
+      else if (&step_q) busy_q <= 1'b0;
+      if (rule_wr_i.valid && !rule_wr_i.row.valid) valid_q <= valid_q & ~write_rule;
+      else if (busy_q && (&step_q)) valid_q <= valid_q | write_rule;
+    end
+    if (rule_wr_i.valid) begin
+      port_q[rule_wr_i.index]   <= PortW'(rule_wr_i.row.port);
+      yields_q[rule_wr_i.index] <= rule_wr_i.row.yields;
+    end
+    step_q <= busy_q ? step_q + 1'b1 : '0;
+  end
+
+  for (genvar p = 0; p < int'(Parts); p++) begin : gen_part
+    localparam int unsigned SlicedW = 5 * Slices;
+    logic [SlicedW-1:0]           part_key, part_value, part_mask;
+    logic [Slices-1:0][Rules-1:0] accept;
+    logic [Rules-1:0]             accepted;
+
+    assign part_key   = SlicedW'(key_q[PartW*p +: PartW]);
+    assign part_value = SlicedW'(value[PartW*p +: PartW]);
+    assign part_mask  = SlicedW'(mask[PartW*p +: PartW]);
+
+    for (genvar s = 0; s < int'(Slices); s++) begin : gen_slice
+      hca_rule_slice #(
+        .Rules(Rules)
+      ) u_slice (
+        .clk_i,
+        .set_valid_i(busy_q),
+        .set_rule_i (write_rule),
+        .set_bits_i (step_q),
+        .accepts_i  ((step_q & part_mask[5*s +: 5]) == part_value[5*s +: 5]),
+        .bits_i     (part_key[5*s +: 5]),
+        .accept_o   (accept[s])
+      );
+    end
+
+    always_comb begin
+      accepted = '1;
+      for (int unsigned s = 0; s < Slices; s++) accepted &= accept[s];
+    end
+
+    always_ff @(posedge clk_i) begin
+      if (s2_go_q) part_q[p] <= accepted;
+    end
+  end
+
+  // ---- Stages 2 to 5 -----------------------------------------------------------------------------------------
+  logic [Rules-1:0] met;
+
+  always_comb begin
+    met = there_q;
+    for (int unsigned p = 0; p < Parts; p++) met &= part_q[p];
+  end
+
   always_ff @(posedge clk_i) begin
     if (s1_go_q) {key_q, s2_port_q} <= {key, s1_port_q};
+    if (s3_go_q) match_q <= met;
     for (int unsigned i = 0; i < Rules; i++) begin
-      if (s2_go_q) begin
-        // With the same row as the parts: one that is written meanwhile must not borrow the matches of an empty one.
-        there_q[i] <= rules_q[i].valid && rules_q[i].port == s2_port_q;
-        for (int unsigned j = 0; j < Parts; j++) begin
-          part_q[i][j] <= (key_q[PartW*j +: PartW] & rules_q[i].mask[PartW*j +: PartW])
-                          == rules_q[i].value[PartW*j +: PartW];
-        end
-      end
-      if (s3_go_q) match_q[i] <= (&part_q[i]) && there_q[i];
-      if (s4_go_q) rules_out_q[i] <= match_q[i] && (match_q & rules_q[i].yields) == '0;
+      if (s2_go_q) there_q[i] <= valid_q[i] && port_q[i] == s2_port_q;
+      if (s4_go_q) rules_out_q[i] <= match_q[i] && (match_q & yields_q[i]) == '0;
     end
   end
 

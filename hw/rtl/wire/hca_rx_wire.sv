@@ -11,6 +11,7 @@ module hca_rx_wire
   input  logic              rst_i,
   input  port_cfg_t [NumPorts-1:0] port_cfg_i,
   input  rule_wr_t          rule_wr_i,    // rules for frames
+  output logic              rule_busy_o,  // its row holds
   input  logic              mac_valid_i,
   output logic              mac_ready_o,
   input  mac_t              mac_i,
@@ -138,7 +139,9 @@ module hca_rx_wire
   // Sniffers look at nothing: what else would match a packet without its header does not count.
   hca_rx_match u_match (
     .clk_i,
+    .rst_i,
     .rule_wr_i,
+    .busy_o (rule_busy_o),
     .valid_i(l3_valid && (l3_beat.l3 == L3Raw || l3_kept.keep)),
     .beat_i (l3_beat),
     .key_o  (key),

@@ -36,8 +36,12 @@ class Frames(Rx):
         self.rules[index] = rule
         row = dict(valid=1, **{name: int.from_bytes(value, "little") if isinstance(value, bytes) else value
                                for name, value in rule.items()}) if rule else {}
-        self.bench.set("rule_wr_i", RULE_WR.pack(valid=1, index=index, row=RULE_ROW.pack(**row)))
+        write = dict(index=index, row=RULE_ROW.pack(**row))
+        self.bench.set("rule_wr_i", RULE_WR.pack(valid=1, **write))
         await self.bench.step()
+        self.bench.set("rule_wr_i", RULE_WR.pack(valid=0, **write))
+        await self.bench.step()
+        await self.bench.until(lambda: not self.bench.get("rule_busy_o"), 40, "the end of a rule's write")
         self.bench.set("rule_wr_i", 0)
 
     async def write_random(self, index):
