@@ -1,4 +1,4 @@
-// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per ten cycles (twelve where
+// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per ten cycles (fourteen where
 // a row of hca_qp_set begins), and compares with what it saw last time: a timer starts when a change is first seen,
 // and fires when its time is over. Between two
 // sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
@@ -84,7 +84,6 @@ module hca_timers
 
   logic           active_q, sleep_q, due, recent, pending;
   logic [63:0]    at_q;
-  logic [NumQps-1:0] known_q;   // what was seen of it last time is about what it waits for
   logic [Stages-1:0] stage_q;   // one at a time
   logic           scan, here, done, step, own_we;
   logic           waiting_q, ended_q, begun_q;   // a life of the QP has ended, begun or gone on during the visit
@@ -217,8 +216,7 @@ module hca_timers
   endfunction
 
   logic [23:0]        mark_psn_q;
-  logic [31:0]        known_row_q;
-  logic               known_now_q;
+  logic               known, known_now_q;
   logic               open_q, same_psn_q, same_gen_q, same_pass_q;
   logic [27:0]        rnr_cycles_q;
   logic [StampW-1:0]  beyond_time_q;           // bits of a time that is over
@@ -237,9 +235,8 @@ module hca_timers
       own_q       <= own;
       newest_q    <= made;
       mark_psn_q  <= mark_psn_i;
-      known_now_q <= known_row_q[qpn[4:0]];
+      known_now_q <= known;
     end
-    if (mark_en_o) known_row_q <= known_q[{qpn[QpW-1:5], 5'd0} +: 32];
     ended_q <= (ended_q && !mark_en_o) || (ctx_we_i && !ctx_i.live && wr_qpn_i == qpn);
     begun_q <= (begun_q && !mark_en_o) || (ctx_we_i && ctx_i.live && wr_qpn_i == qpn);
   end
@@ -254,7 +251,7 @@ module hca_timers
     same_pass_q  <= newest_q.pass == own_q.pass;
     rnr_cycles_q <= RnrCycles[st_q.rnr_code];
     // 4.096 us are 1024 cycles.
-    for (int unsigned b = 0; b < StampW; b++) beyond_time_q[b] <= b >= 10 && 32'(ctx_q.timeout) <= b - 10;
+    beyond_time_q <= {{(StampW-10){1'b1}} << ctx_q.timeout, 10'd0};
   end
 
   // Look. The epoch is compared modulo 2^16: one that has gone round in between only costs a further visit.
@@ -350,15 +347,34 @@ module hca_timers
     if (wish_q) sum_at_q <= now_i + 64'(sixteenth(wish_timeout_q));
   end
 
+  // Is what was seen of it last time about what it waits for? Every new life begins without; a change in mid-life lets
+  // the timer run on. What a visit has found is written when no life begins, three cycles before the next visit looks.
+  logic           begins, told_known_q, told_value_q;
+  logic [QpW-1:0] told_qpn_q;
+
+  assign begins = ctx_we_i && !ctx_i.live;
+
   always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      known_q <= '0;
-    end else begin
-      if (step) known_q[qpn] <= waits_q && !ended_q;
-      // Every new life begins so; a change in mid-life lets the timer run on.
-      if (ctx_we_i && !ctx_i.live) known_q[wr_qpn_i] <= 1'b0;
+    told_known_q <= !rst_i && (step ? !(begins && wr_qpn_i == qpn)
+                                    : told_known_q && begins && wr_qpn_i != told_qpn_q);
+    if (step) begin
+      told_qpn_q   <= qpn;
+      told_value_q <= waits_q && !ended_q;
     end
   end
+
+  hca_ram_1r1w #(
+    .Width(1),
+    .Depth(NumQps)
+  ) u_known (
+    .clk_i,
+    .we_i   (begins || told_known_q),
+    .waddr_i(begins ? wr_qpn_i : told_qpn_q),
+    .wdata_i(!begins && told_value_q),
+    .re_i   (mark_en_o),
+    .raddr_i(qpn),
+    .rdata_o(known)
+  );
 
   // ---- Sweep, sleep ------------------------------------------------------------------------------------
   always_ff @(posedge clk_i) begin
