@@ -37,15 +37,17 @@ COLUMNS = {"LUT": LOGIC | LUT_RAM, "as RAM": LUT_RAM, "FF": {r"FD[CPRS]E": 1},
 
 @dataclass(frozen=True)
 class Rules:
-    """How large a memory or an array may be that is not in block RAM, and what is let off, with a reason."""
+    """How large a memory or an array may be that is not in block RAM, how deep one may be that is in LUTs, and what is
+    let off, with a reason."""
 
     bits: int
+    places: int
     exceptions: tuple[tuple[str, str], ...]   # pattern of a name, reason
 
     @classmethod
     def read(cls, text: str) -> Rules:
         table = tomllib.loads(text)
-        return cls(table["bits"], tuple((entry["name"], entry["reason"]) for entry in table.get("exception", [])))
+        return cls(table["bits"], table["places"], tuple((entry["name"], entry["reason"]) for entry in table.get("exception", [])))
 
     def used(self, name: str) -> str | None:
         """The exception that lets the name off."""
@@ -66,6 +68,8 @@ def strays(label: str, summary: dict, rules: Rules) -> Iterator[tuple[str, int, 
     """(name, bits, what it became) of everything large that is not in block RAM, exceptions among them."""
     for memory in summary["memories"]:
         bits = memory["width"] * memory["depth"]
+        if memory["depth"] <= rules.places and memory["becomes"].startswith("LUTRAM"):
+            continue
         if bits > rules.bits and not re.match(r"BLOCKRAM|URAM", memory["becomes"]):
             yield f"{label}.{memory['name']}", bits, memory["becomes"]
     for name, bits in summary["registers"].items():

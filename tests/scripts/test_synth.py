@@ -111,8 +111,9 @@ def test_cells_by_column():
 
 def test_what_is_not_in_block_ram():
     """Large memories in LUTs or registers, and large arrays, but not what an exception names."""
-    rules = area.Rules.read('bits = 100\n[[exception]]\nname = ".*u_fifo.mem"\nreason = "shallow"\n')
-    memories = [{"name": "u_fifo.mem", "width": 64, "depth": 4, "becomes": "LUTRAM_SDP"},
+    rules = area.Rules.read('bits = 100\nplaces = 64\n[[exception]]\nname = ".*u_fifo.mem"\nreason = "shallow"\n')
+    memories = [{"name": "u_fifo.mem", "width": 64, "depth": 128, "becomes": "LUTRAM_SDP"},
+                {"name": "shallow", "width": 64, "depth": 64, "becomes": "LUTRAM_SDP"},
                 {"name": "big", "width": 64, "depth": 512, "becomes": "BLOCKRAM_SDP"},
                 {"name": "box", "width": 32, "depth": 16, "becomes": "FF"},
                 {"name": "tiny", "width": 4, "depth": 16, "becomes": "FF"}]
