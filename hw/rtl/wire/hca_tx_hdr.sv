@@ -208,8 +208,8 @@ module hca_tx_hdr
   l3_e          l3;
   ext_t         ext;
   logic [1:0]   pad;
-  logic [12:0]  bth_bytes;    // BTH up to and with the ICRC
-  logic [10:0]  lrh_words;
+  logic [5:0]   own_words;    // of the BTH, what follows it, and the ICRC
+  logic [10:0]  bth_words, udp_words, ip4_words, lrh_words;   // with the payload; and the headers in front
   logic [95:0]  bth;
   logic [319:0] transport;    // without XRCETH
   logic [351:0] headers;
@@ -223,6 +223,12 @@ module hca_tx_hdr
   logic [319:0] ip6;
   logic [159:0] ip4;
 
+  // Words of the payload, padded, and some more: one addition with a carry.
+  function automatic logic [10:0] with_payload(logic [5:0] words, logic [12:0] payload_bytes);
+    logic unused_carry;
+    {with_payload, unused_carry} = {payload_bytes[12:2], 1'b1} + {5'd0, words, payload_bytes[1:0] != '0};
+  endfunction
+
   always_comb begin
     cfg = port_cfg_i[av.port];
     if (s1_txp_q.opcode[7:5] == 3'(ServiceRaw)) l3 = L3Raw;
@@ -235,10 +241,13 @@ module hca_tx_hdr
     tclass    = av.traffic_class;
     if (is_cnp) tclass = cc_i[av.port].cnp_class;
     else if (cc_i[av.port].ect && !s1_txp_q.datagram && s1_txp_q.kind != TxAck) tclass[1:0] = 2'b10;
-    ext       = ext_of(opcode);
+    ext       = ext_of(s1_txp_q.opcode);   // answers have the same headers in both
     pad       = 2'd0 - s1_txp_q.payload_bytes[1:0];
-    bth_bytes = 13'(BthBytes) + 13'(ext_bytes(ext)) + s1_txp_q.payload_bytes + 13'(pad) + 13'(IcrcLen);
-    lrh_words = bth_bytes[12:2] + ((l3 == L3IbGlobal) ? 11'd12 : 11'd2);
+    own_words = 6'((7'(BthBytes) + 7'(ext_bytes(ext)) + 7'(IcrcLen)) >> 2);
+    bth_words = with_payload(own_words, s1_txp_q.payload_bytes);
+    udp_words = with_payload(own_words + 6'd2, s1_txp_q.payload_bytes);
+    ip4_words = with_payload(own_words + 6'd7, s1_txp_q.payload_bytes);
+    lrh_words = (l3 == L3IbGlobal) ? with_payload(own_words + 6'd12, s1_txp_q.payload_bytes) : udp_words;
     src_port  = (av.udp_src_port != '0) ? av.udp_src_port : (16'hc000 | 16'(s1_txp_q.qpn));
     // What goes to whoever is there comes from whoever it may be: the port need not have a LID.
     slid      = (av.is_smi && av.dlid == 16'(LidPermissive)) ? 16'(LidPermissive) : cfg.lid | 16'(av.src_path_bits);
@@ -270,25 +279,24 @@ module hca_tx_hdr
     headers = 352'(transport);
     if (ext.xrc) headers = {transport[319:96], swap24(s1_txp_q.xrcsrq), 8'd0, bth};
 
-    udp = {16'd0, swap16(16'(bth_bytes) + 16'd8), swap16(16'(RoceUdpPort)), swap16(src_port)};
+    udp = {16'd0, swap16({3'd0, udp_words, 2'd0}), swap16(16'(RoceUdpPort)), swap16(src_port)};
     // Version 4, five words; no fragments; the checksum comes in the next stage.
     ip4 = {av.dgid[127:96], av.sgid[127:96], 16'd0, 8'(IpProtoUdp), av.hop_limit, 16'h0040, 16'd0,
-           swap16(16'(bth_bytes) + 16'd28), tclass, 8'h45};
+           swap16({3'd0, ip4_words, 2'd0}), tclass, 8'h45};
     // IPv6 header and GRH: one layout.
     ip6 = {av.dgid, av.sgid, av.hop_limit, cfg.ib ? 8'(GrhNextHeaderIba) : 8'(IpProtoUdp),
-           swap16(16'(bth_bytes) + (cfg.ib ? 16'd0 : 16'd8)),
+           swap16({3'd0, cfg.ib ? bth_words : udp_words, 2'd0}),
            swap32({4'd6, cfg.ib ? av.traffic_class : tclass, av.flow_label})};
     // LVer 0. An SL whose VL may not carry data (15, or not operational) is the link's to drop.
     lrh = {swap16(slid), swap16({5'd0, lrh_words}), swap16(av.dlid),
            av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), vl, 4'd0};
   end
 
-  // The sum fits 20 bits; folding twice gives the one's complement sum.
-  function automatic logic [19:0] ip4_sum(logic [159:0] ip);
-    logic [19:0] sum;
-    sum = '0;
-    for (int unsigned i = 0; i < 10; i++) sum = sum + 20'(swap16(ip[16*i +: 16]));
-    return sum;
+  // The IPv4 checksum, in two steps: addresses apart from the rest but for the length, then all. The sum fits 20 bits;
+  // folding twice gives the one's complement sum.
+  function automatic logic [17:0] words_sum(logic [63:0] words);
+    return (18'(swap16(words[15:0])) + 18'(swap16(words[31:16])))
+           + (18'(swap16(words[47:32])) + 18'(swap16(words[63:48])));
   endfunction
 
   function automatic logic [15:0] ip4_check(logic [19:0] sum);
@@ -300,7 +308,8 @@ module hca_tx_hdr
   l3_e          s2_l3_q;
   logic         s2_has_payload_q, s2_csum_q;
   logic [6:0]   s2_len_q;
-  logic [19:0]  s2_sum_q;
+  logic [17:0]  s2_addrs_q, s2_rest_q;
+  logic [19:0]  s2_sum;
   logic [383:0] s2_front_q;      // up to 48 bytes in front of the BTH
   logic [351:0] s2_transport_q;
   logic [PortW-1:0] s2_port_q;
@@ -308,13 +317,16 @@ module hca_tx_hdr
   tx_hdr_t      s3_hdr_q;
   tx_eth_t      s3_eth_q;
 
+  assign s2_sum = 20'(s2_addrs_q) + 20'(s2_rest_q) + 20'(swap16(s2_front_q[31:16]));
+
   always_ff @(posedge clk_i) begin
     if (s1_valid_q && s2_ready) begin
       s2_l3_q          <= l3;
       s2_has_payload_q <= s1_txp_q.has_payload;
       s2_csum_q        <= s1_txp_q.csum;
       s2_len_q         <= (l3 == L3Raw) ? '0 : l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
-      s2_sum_q         <= ip4_sum(ip4);
+      s2_addrs_q       <= words_sum(ip4[159:96]);
+      s2_rest_q        <= words_sum({ip4[79:32], ip4[15:0]});
       s2_transport_q   <= headers;
       s2_port_q        <= av.port;
       s2_eth_q.ipv4    <= av.is_ipv4;
@@ -334,7 +346,7 @@ module hca_tx_hdr
       s3_hdr_q.csum        <= s2_csum_q;
       s3_hdr_q.len_bytes   <= s2_len_q;
       case (s2_l3_q)
-        L3Ipv4: s3_hdr_q.bytes <= {160'd0, s2_transport_q, s2_front_q[223:96], swap16(ip4_check(s2_sum_q)),
+        L3Ipv4: s3_hdr_q.bytes <= {160'd0, s2_transport_q, s2_front_q[223:96], swap16(ip4_check(s2_sum)),
                                    s2_front_q[79:0]};
         L3IbLocal: s3_hdr_q.bytes <= {320'd0, s2_transport_q, s2_front_q[63:0]};
         default:   s3_hdr_q.bytes <= {s2_transport_q, s2_front_q};
