@@ -1,12 +1,13 @@
 // Atomic operations on 8 bytes of host memory: read, compute, write back; in order, several at a time. One that hits
 // the address of another under way waits for it and takes what it leaves there, so the hottest address costs no read.
 // An address is in the table from the look at it until its write has been accepted by the write mux; a read that begins
-// later sees it (hca_rd_order). A FLUSH is a read that begins when everything before it has been accepted, whatever
+// later sees it (hca_rd_order). The table has a digest of each, with one address of a digest at a time: another one of
+// the same function waits until it has gone, and so does a burst of it that has only the digest in common. A FLUSH is a read that begins when everything before it has been accepted, whatever
 // its address: when it is back, all of that is where the host sees it (decision 0074). Results come in order. The
 // caller hands an operation over only when all that it wrote before has been accepted, and asks hold_o before each
 // burst that it writes behind it.
 //
-// Two cycles per operation; as many at a time as there are entries, and reads as many as their port has. May be stalled
+// Two cycles per operation, one to look and one to begin; as many at a time as there are entries, and reads as many as their port has. May be stalled
 // by the read port, the write mux, and whoever takes the results; never needs another write of its caller to go on.
 module hca_atomic
   import hca_pkg::*, hca_rx_pkg::*;
@@ -50,13 +51,31 @@ module hca_atomic
   } left_t;
 
   // ---- In: is the address under way? -----------------------------------------------------------------
+  localparam int unsigned DigestW = 10;
+
+  typedef logic [DigestW-1:0] digest_t;
+
+  // Of a block of 256 bytes: each bit is the parity of five or six of its address.
+  function automatic digest_t digest_of(logic [63:8] block);
+    digest_t digest;
+    digest = '0;
+    for (int unsigned b = 8; b < 64; b++) digest[(b - 8) % DigestW] ^= block[b];
+    return digest;
+  endfunction
+
   logic               op_valid, alloc, full, hit, flush, waits;  // waits: writes before a FLUSH may be to come
   at_op_t             op;
   logic [IdxW:0]      head_q, tail_q;
   logic [Entries-1:0] live_q, newest_q, flush_q, match, near;  // newest: of its address
   logic [7:0]         func_q [Entries];
-  logic [63:3]        addr_q [Entries];
+  digest_t            digest_q [Entries];
+  logic [7:3]         low_q [Entries];
+  logic [63:3]        addrs [Entries];         // a RAM of LUTs
+  digest_t            op_digest, look_digest;
   logic [IdxW-1:0]    match_idx, head, tail;
+  logic               looked_q, found_q, same; // what the look has found: an entry of this digest
+  logic [Entries-1:0] match_q;
+  logic [IdxW-1:0]    match_idx_q;
 
   hca_skid #(
     .Width($bits(at_op_t))
@@ -76,12 +95,16 @@ module hca_atomic
   assign full = head == tail && head_q[IdxW] != tail_q[IdxW];
   assign flush = op.cas && op.stores;
   assign waits = flush && (live_q & ~flush_q) != '0;
-  assign hit  = match != '0 && !flush;
+  assign hit  = found_q && same && !flush;
+
+  assign op_digest   = digest_of(op.addr[63:8]);
+  assign look_digest = digest_of(look_block_i);
 
   always_comb begin
     for (int unsigned e = 0; e < Entries; e++) begin
-      match[e] = live_q[e] && newest_q[e] && func_q[e] == op.func && addr_q[e] == op.addr;
-      near[e]  = live_q[e] && !flush_q[e] && func_q[e] == look_func_i && addr_q[e][63:8] == look_block_i;
+      match[e] = live_q[e] && newest_q[e] && func_q[e] == op.func && digest_q[e] == op_digest
+                 && low_q[e] == op.addr[7:3];
+      near[e]  = live_q[e] && !flush_q[e] && func_q[e] == look_func_i && digest_q[e] == look_digest;
     end
   end
 
@@ -90,9 +113,28 @@ module hca_atomic
     .idx_o   (match_idx)
   );
 
-  assign rd_req_valid_o = op_valid && !full && !hit && !waits;
+  hca_same #(.Width(61)) u_same (
+    .a_i   (op.addr),
+    .b_i   (addrs[match_idx_q]),
+    .same_o(same)
+  );
+
+  // The look comes again as long as an entry is in the way, or the operation that it found something for cannot begin.
+  always_ff @(posedge clk_i) begin
+    if (rst_i) looked_q <= 1'b0;
+    else looked_q <= looked_q ? !alloc && (!found_q || flush) : op_valid;
+    if (!looked_q) begin
+      match_q     <= match;
+      match_idx_q <= match_idx;
+      found_q     <= match != '0;
+    end
+  end
+
+  logic misses;
+  assign misses         = looked_q && !full && (!found_q || flush) && !waits;
+  assign rd_req_valid_o = misses;
   assign rd_req_o       = '{func: op.func, addr: {op.addr, 3'd0}, len_bytes: 10'd8};
-  assign alloc          = op_valid && !full && (hit || (rd_req_ready_i && !waits));
+  assign alloc          = (looked_q && !full && hit) || (misses && rd_req_ready_i);
   assign hold_o         = (op_valid && !flush) || near != '0;
 
   // ---- The oldest one: first its value, then what becomes of it ----------------------------------------
@@ -110,7 +152,7 @@ module hca_atomic
     .rst_i,
     .in_valid_i (alloc),
     .in_ready_o (),
-    .in_i       ({hit, match_idx, op}),
+    .in_i       ({hit, match_idx_q, op}),
     .out_valid_o(work_valid),
     .out_ready_i(finish),
     .out_o      (work),
@@ -185,11 +227,13 @@ module hca_atomic
     end
     if (alloc) begin
       // Nothing takes its value from a FLUSH.
-      if (!flush) newest_q <= newest_q & ~match;
+      if (hit) newest_q <= newest_q & ~match_q;
       newest_q[tail] <= !flush;
       flush_q[tail]  <= flush;
       func_q[tail]   <= op.func;
-      addr_q[tail]   <= op.addr;
+      digest_q[tail] <= op_digest;
+      low_q[tail]    <= op.addr[7:3];
+      addrs[tail]    <= op.addr;
     end
     if (begin_it && !work.follows) {err_q, value_q} <= {rd_rsp_i.err, line_word};
   end

@@ -19,6 +19,8 @@ RESULT, WR = struct("at_result_t"), struct("dma_wr_t")
 REQ, RSP = struct("dma_rd_req_t"), struct("dma_rd_rsp_t")
 WORD = (1 << 64) - 1
 
+SAME_DIGEST = 1 << 8 | 1 << 18    # bits of an address that fall into one of the digest, of 10
+
 
 class Memory:
     """In-order reads like those of hca_dma_rd_port: at most `tags` at a time, each after its latency."""
@@ -130,11 +132,13 @@ class Model:
 @cocotb.parametrize(rates=[(1, 1, 1, 1), (0.4, 1, 1, 1), (1, 0.3, 0.4, 0.5), (0.7, 0.9, 0.2, 0.9)],
                     places=[1, 3, 40, 2000])
 async def results(dut, rates, places):
-    """One word, few, and many; functions whose addresses are the same; words that cannot be read."""
+    """One word, few, and many; functions whose addresses are the same, words whose digests are; words that cannot be
+    read."""
     model = Model(dut, places, rates, latency=(3, 90))
     await model.bench.start()
     spots = [(model.rng.choice((0, 1, 3)), model.rng.randrange(1 << 30) * 8) for _ in range(places)]
     spots += [(func ^ 1, addr) for func, addr in spots[:2]] + [(func, addr + 8) for func, addr in spots[:2]]
+    spots += [(func, addr ^ SAME_DIGEST) for func, addr in spots[:3]]
     if places > 1:
         model.memory.bad.update(spots[1::7])
     for _ in range(800):
