@@ -47,7 +47,8 @@ class Rules:
     @classmethod
     def read(cls, text: str) -> Rules:
         table = tomllib.loads(text)
-        return cls(table["bits"], table["places"], tuple((entry["name"], entry["reason"]) for entry in table.get("exception", [])))
+        exceptions = tuple((entry["name"], entry["reason"]) for entry in table.get("exception", []))
+        return cls(table["bits"], table["places"], exceptions)
 
     def used(self, name: str) -> str | None:
         """The exception that lets the name off."""

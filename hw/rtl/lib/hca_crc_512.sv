@@ -3,8 +3,8 @@
 // register before the first byte. crc_o is the register after the last byte, not inverted: it is valid with
 // done_o, five cycles after the end beat, and holds until the next done_o. Never stalls.
 //
-// An end beat counts as a full one with zeros behind its end, and then the register goes back over them: every step of a
-// CRC can be undone. So one matrix serves every length, and no data has to be shifted.
+// An end beat counts as a full one with zeros behind its end, and then the register goes back over them: every step of
+// a CRC can be undone. So one matrix serves every length, and no data has to be shifted.
 module hca_crc_512 #(
   parameter int unsigned       CrcW    = 32,
   parameter logic [CrcW-1:0]   Poly    = 32'hEDB8_8320,  // reflected

@@ -1,5 +1,5 @@
-// A beat of 64 bytes turned, in stages of four: each is one LUT for each bit. Two shifts and an OR say the same, and open
-// synthesis takes twice as many.
+// A beat of 64 bytes turned, in stages of four: each is one LUT for each bit. Two shifts and an OR say the same, and
+// open synthesis takes twice as many.
 package hca_rotate_pkg;
 
   // Byte 0 goes to byte `bytes`.

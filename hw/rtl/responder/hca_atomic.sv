@@ -2,13 +2,14 @@
 // the address of another under way waits for it and takes what it leaves there, so the hottest address costs no read.
 // An address is in the table from the look at it until its write has been accepted by the write mux; a read that begins
 // later sees it (hca_rd_order). The table has a digest of each, with one address of a digest at a time: another one of
-// the same function waits until it has gone, and so does a burst of it that has only the digest in common. A FLUSH is a read that begins when everything before it has been accepted, whatever
-// its address: when it is back, all of that is where the host sees it (decision 0074). Results come in order. The
-// caller hands an operation over only when all that it wrote before has been accepted, and asks hold_o before each
-// burst that it writes behind it.
+// the same function waits until it has gone, and so does a burst of it that has only the digest in common. A FLUSH is a
+// read that begins when everything before it has been accepted, whatever its address: when it is back, all of that is
+// where the host sees it (decision 0074). Results come in order. The caller hands an operation over only when all that
+// it wrote before has been accepted, and asks hold_o before each burst that it writes behind it.
 //
-// Two cycles per operation, one to look and one to begin; as many at a time as there are entries, and reads as many as their port has. May be stalled
-// by the read port, the write mux, and whoever takes the results; never needs another write of its caller to go on.
+// Two cycles per operation, one to look and one to begin; as many at a time as there are entries, and reads as many as
+// their port has. May be stalled by the read port, the write mux, and whoever takes the results; never needs another
+// write of its caller to go on.
 module hca_atomic
   import hca_pkg::*, hca_rx_pkg::*;
 #(

@@ -184,8 +184,8 @@ module hca_qp_set
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
-      assert (!(add_i[1] && late_q && !late_done)) else $error("hca_qp_set: an add came before the one before had its turn");
-      assert (!(drop_i && drop_q && !drop_done)) else $error("hca_qp_set: a drop came before the one before had its turn");
+      assert (!(add_i[1] && late_q && !late_done)) else $error("hca_qp_set: an add before the last one had its turn");
+      assert (!(drop_i && drop_q && !drop_done)) else $error("hca_qp_set: a drop before the last one had its turn");
     end
   end
 `endif

@@ -1,6 +1,6 @@
-// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per ten cycles (fourteen where
-// a row of hca_qp_set begins), and compares with what it saw last time: a timer starts when a change is first seen,
-// and fires when its time is over. Between two
+// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per ten cycles (fourteen
+// where a row of hca_qp_set begins), and compares with what it saw last time: a timer starts when a change is first
+// seen, and fires when its time is over. Between two
 // sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
 // and late by an eighth of that time and two sweeps at most. Whoever emits something shortens the sleep by its own
 // time-out; a new RNR wait ends it; a QP that ends, which may have been the one to wait for, shortens it, too. While it

@@ -244,8 +244,8 @@ module hca_ports
   hca_rx_wire u_rx_wire (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .rule_busy_o, .mac_valid_i(rx_valid),
     .mac_ready_o(unused_rx_ready), .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid),
-    .rxd_ready_i(one_ready), .rxd_o(one), .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .filling_o(rx_filling), .mad_o(mad_beat),
-    .counts_o(rx_counts)
+    .rxd_ready_i(one_ready), .rxd_o(one), .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i,
+    .filling_o(rx_filling), .mad_o(mad_beat), .counts_o(rx_counts)
   );
 
   hca_mad_rx u_mad_rx (
