@@ -121,13 +121,14 @@ module hca_mgmt
   logic        reg_req, reg_we, reg_stall_wr, reg_stall_rd, reg_rd_ack, reg_wr_ack;
   logic [17:0] reg_addr;
   logic [31:0] reg_wdata, reg_rdata;
+  logic        reg_first;
 
   hca_mgmt_bus u_bus (
     .clk_i(clk_bus_i), .rst_i,
     .mmio_wr_valid_i, .mmio_wr_ready_o, .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i,
     .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o,
     .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o,
-    .reg_req_o(reg_req), .reg_we_o(reg_we), .reg_addr_o(reg_addr), .reg_wdata_o(reg_wdata),
+    .reg_req_o(reg_req), .reg_we_o(reg_we), .reg_addr_o(reg_addr), .reg_wdata_o(reg_wdata), .reg_first_o(reg_first),
     .reg_stall_i(reg_we ? reg_stall_wr : reg_stall_rd),
     .reg_rd_ack_i(reg_rd_ack), .reg_wr_ack_i(reg_wr_ack), .reg_rdata_i(reg_rdata)
   );
@@ -135,7 +136,8 @@ module hca_mgmt
   hca_regs u_regs (
     .clk(clk_i), .rst(rst_i),
     .s_cpuif_req(reg_req), .s_cpuif_req_is_wr(reg_we), .s_cpuif_addr(reg_addr), .s_cpuif_wr_data(reg_wdata),
-    .s_cpuif_wr_biten('1), .s_cpuif_req_stall_wr(reg_stall_wr), .s_cpuif_req_stall_rd(reg_stall_rd),
+    .s_cpuif_wr_biten({31'h7fff_ffff, reg_first}), .s_cpuif_req_stall_wr(reg_stall_wr),
+    .s_cpuif_req_stall_rd(reg_stall_rd),
     .s_cpuif_rd_ack(reg_rd_ack), .s_cpuif_rd_err(), .s_cpuif_rd_data(reg_rdata), .s_cpuif_wr_ack(reg_wr_ack),
     .s_cpuif_wr_err(),
     .hwif_in, .hwif_out

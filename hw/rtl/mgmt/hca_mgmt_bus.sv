@@ -1,7 +1,8 @@
 // One master at a time on the register block: firmware, or a host read or write of the function registers.
 // The host reaches only the registers of its own function: the function number of the access selects the
-// window. A 64-bit host write becomes one or two 32-bit writes, low word first; a word is written whole or, if a
-// byte of it has no strobe, not at all. Firmware goes first; each access takes 3 cycles or more.
+// window. A 64-bit host write becomes one or two 32-bit writes, low word first. Registers are written whole: of a word
+// with bytes without strobe, which keep their value, the rest is read first.
+// Firmware goes first; each access takes 3 cycles or more.
 module hca_mgmt_bus
   import hca_pkg::*;
 (
@@ -34,6 +35,7 @@ module hca_mgmt_bus
     output logic        reg_we_o,
     output logic [17:0] reg_addr_o,
     output logic [31:0] reg_wdata_o,
+    output logic        reg_first_o,      // its first byte is really written: what such a write starts looks at it
     input  logic        reg_stall_i,
     input  logic        reg_rd_ack_i,
     input  logic        reg_wr_ack_i,
@@ -47,11 +49,18 @@ module hca_mgmt_bus
   logic        we_q;
   logic [17:0] addr_q;
   logic [63:0] wdata_q;     // the word to write now is the low one
-  logic        high_q;      // another one follows
-  logic [1:0]  wr_words;    // the host writes: whole words
+  logic [7:0]  strb_q;      // of this word, and of the one behind it
+  logic        from_high;   // the host writes nothing of the low word
+  logic [7:0]  wr_strb;
+  logic [31:0] merged;
   logic        ack, fw_legal, rd_legal, unused_low;
   assign unused_low = ^mmio_wr_addr_i[2:0];
-  assign wr_words   = {&mmio_wr_strb_i[7:4], &mmio_wr_strb_i[3:0]};
+  assign from_high  = mmio_wr_strb_i[3:0] == '0;
+  assign wr_strb    = from_high ? {4'd0, mmio_wr_strb_i[7:4]} : mmio_wr_strb_i;
+
+  always_comb begin
+    for (int unsigned b = 0; b < 4; b++) merged[8*b +: 8] = strb_q[b] ? wdata_q[8*b +: 8] : reg_rdata_i[8*b +: 8];
+  end
 
   // An access outside the map answers at once: zero, and the write is lost.
   assign fw_legal = fw_addr_i < 20'h2_1000;
@@ -66,6 +75,7 @@ module hca_mgmt_bus
   assign reg_we_o    = we_q;
   assign reg_addr_o  = addr_q;
   assign reg_wdata_o = wdata_q[31:0];
+  assign reg_first_o = strb_q[0];
   assign ack = (state_q != StIdle) && (we_q ? reg_wr_ack_i : reg_rd_ack_i);
 
   always_ff @(posedge clk_i) begin
@@ -86,17 +96,18 @@ module hca_mgmt_bus
             we_q        <= fw_we_i;
             addr_q      <= fw_addr_i[17:0];
             wdata_q     <= {32'd0, fw_wdata_i};
+            strb_q      <= 8'h0f;
             state_q     <= fw_legal ? StReq : StIdle;
             fw_wr_ack_o <= !fw_legal && fw_we_i;
             fw_rd_ack_o <= !fw_legal && !fw_we_i;
             if (!fw_legal) fw_rdata_o <= '0;
           end else if (mmio_wr_valid_i) begin
             src_q   <= SrcHostWr;
-            we_q    <= 1'b1;
-            addr_q  <= {mmio_wr_func_i[5:0], mmio_wr_addr_i[11:3], !wr_words[0], 2'd0};
-            wdata_q <= wr_words[0] ? mmio_wr_data_i : {32'd0, mmio_wr_data_i[63:32]};
-            high_q  <= wr_words == 2'b11;
-            state_q <= (mmio_wr_func_i < 8'(NumFuncs) && wr_words != '0) ? StReq : StIdle;
+            we_q    <= &wr_strb[3:0];
+            addr_q  <= {mmio_wr_func_i[5:0], mmio_wr_addr_i[11:3], from_high, 2'd0};
+            wdata_q <= from_high ? {32'd0, mmio_wr_data_i[63:32]} : mmio_wr_data_i;
+            strb_q  <= wr_strb;
+            state_q <= (mmio_wr_func_i < 8'(NumFuncs) && wr_strb != '0) ? StReq : StIdle;
           end else if (mmio_rd_valid_i) begin
             src_q   <= SrcHostRd;
             we_q    <= 1'b0;
@@ -109,8 +120,13 @@ module hca_mgmt_bus
         StReq, StWait: begin
           if ((state_q == StReq) && !reg_stall_i) state_q <= StWait;
           if (ack) begin
-            if (src_q == SrcHostWr && high_q) begin
-              high_q  <= 1'b0;
+            if (src_q == SrcHostWr && !we_q) begin
+              we_q          <= 1'b1;
+              wdata_q[31:0] <= merged;
+              state_q       <= StReq;
+            end else if (src_q == SrcHostWr && strb_q[7:4] != '0) begin
+              we_q    <= &strb_q[7:4];
+              strb_q  <= {4'd0, strb_q[7:4]};
               wdata_q <= {32'd0, wdata_q[63:32]};
               addr_q  <= addr_q + 18'd4;
               state_q <= StReq;

@@ -46,13 +46,12 @@ class Model:
         return self.rw.get(addr, self.fixed.get(addr, 0))
 
     def write(self, addr, data, strb=0xF):
-        if strb != 0xF:
-            return
         for f in range(FUNCS):
             if addr == fn_reg(f, 12) and data & 1:
                 self.rw[0x1000 * f + CONTROL] = 0
         if addr in self.rw:
-            self.rw[addr] = data & self.mask[addr]
+            bits = sum(0xFF << 8 * n for n in range(4) if strb >> n & 1) & self.mask[addr]
+            self.rw[addr] = self.rw[addr] & ~bits | data & bits
 
 
 class Masters:
