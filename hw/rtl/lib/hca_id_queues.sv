@@ -26,17 +26,14 @@ module hca_id_queues #(
 
   // A bit for each queue wherever one is meant: to decode a number behind what it selects would be long.
   logic [Queues-1:0] used_q;               // not empty
-  // In RAMs of LUTs. A head has two writers, each with a RAM of its own, and a flop says whose is the newest.
-  logic [IdW-1:0]    tails [Queues];
-  logic [IdW-1:0]    pushed_heads [Queues];
-  logic [IdW-1:0]    refilled_heads [Queues];
-  logic [Queues-1:0] is_refilled_q;
+  logic [IdW-1:0]    head_q [Queues];
+  logic [IdW-1:0]    tail_q [Queues];
   logic [Queues-1:0] single_q;             // one id: kept, for a compare of head and tail behind their muxes is long
   logic [Queues-1:0] push_at, pop_at, pop_single, push_empty, refill_q;  // refill: its head is what the RAM says now
   logic [QueueW-1:0] refill_queue_q;
   logic [IdW-1:0]    next_id;
 
-  assign pop_id_o   = is_refilled_q[pop_queue_i] ? refilled_heads[pop_queue_i] : pushed_heads[pop_queue_i];
+  assign pop_id_o   = head_q[pop_queue_i];
   assign push_at    = Queues'(push_i) << push_queue_i;
   assign pop_at     = Queues'(pop_i) << pop_queue_i;
   assign pop_single = pop_at & single_q;
@@ -58,21 +55,19 @@ module hca_id_queues #(
 
   always_ff @(posedge clk_i) begin
     if (pop_i) refill_queue_q <= pop_queue_i;
-    if (push_i) tails[push_queue_i] <= push_id_i;
-    if (push_empty != '0) pushed_heads[push_queue_i] <= push_id_i;
-    if (refill_q != '0) refilled_heads[refill_queue_q] <= next_id;
     for (int unsigned q = 0; q < Queues; q++) begin
-      if (refill_q[q]) single_q[q] <= next_id == tails[refill_queue_q];
+      if (refill_q[q]) head_q[q] <= next_id;
+      if (refill_q[q]) single_q[q] <= next_id == tail_q[refill_queue_q];
+      if (push_empty[q]) head_q[q] <= push_id_i;
+      if (push_at[q]) tail_q[q] <= push_id_i;
       if (push_at[q]) single_q[q] <= push_empty[q];
-      if (refill_q[q]) is_refilled_q[q] <= 1'b1;
-      if (push_empty[q]) is_refilled_q[q] <= 1'b0;
     end
   end
 
   hca_ram_1r1w #(.Width(IdW), .Depth(Ids)) u_next (
     .clk_i,
     .we_i   (push_i && push_empty == '0),
-    .waddr_i(tails[push_queue_i]),
+    .waddr_i(tail_q[push_queue_i]),
     .wdata_i(push_id_i),
     .re_i   (pop_i),
     .raddr_i(pop_id_o),
@@ -111,7 +106,7 @@ module hca_id_queues #(
         sort_at_q    <= Queues'({sort_at_q, sort_at_q[Queues-1]});
       end
     end
-    if (start_q) last_q <= tails[sort_queue_q];
+    if (start_q) last_q <= tail_q[sort_queue_q];
     if (pop_i) popped_q <= pop_id_o;
   end
 
