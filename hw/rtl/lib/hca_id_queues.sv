@@ -26,14 +26,17 @@ module hca_id_queues #(
 
   // A bit for each queue wherever one is meant: to decode a number behind what it selects would be long.
   logic [Queues-1:0] used_q;               // not empty
-  logic [IdW-1:0]    head_q [Queues];
+  // Tables of one writer each, which so are RAMs of LUTs: a head is one that was pushed, or one that was fetched.
+  logic [IdW-1:0]    pushed_q [Queues];
+  logic [IdW-1:0]    fetched_q [Queues];
   logic [IdW-1:0]    tail_q [Queues];
+  logic [Queues-1:0] first_q;              // its head was pushed
   logic [Queues-1:0] single_q;             // one id: kept, for a compare of head and tail behind their muxes is long
   logic [Queues-1:0] push_at, pop_at, pop_single, push_empty, refill_q;  // refill: its head is what the RAM says now
   logic [QueueW-1:0] refill_queue_q;
   logic [IdW-1:0]    next_id;
 
-  assign pop_id_o   = head_q[pop_queue_i];
+  assign pop_id_o   = first_q[pop_queue_i] ? pushed_q[pop_queue_i] : fetched_q[pop_queue_i];
   assign push_at    = Queues'(push_i) << push_queue_i;
   assign pop_at     = Queues'(pop_i) << pop_queue_i;
   assign pop_single = pop_at & single_q;
@@ -55,11 +58,12 @@ module hca_id_queues #(
 
   always_ff @(posedge clk_i) begin
     if (pop_i) refill_queue_q <= pop_queue_i;
+    if (refill_q != '0) fetched_q[refill_queue_q] <= next_id;
+    if (push_empty != '0) pushed_q[push_queue_i] <= push_id_i;
+    if (push_i) tail_q[push_queue_i] <= push_id_i;
+    first_q <= (first_q & ~refill_q) | push_empty;
     for (int unsigned q = 0; q < Queues; q++) begin
-      if (refill_q[q]) head_q[q] <= next_id;
       if (refill_q[q]) single_q[q] <= next_id == tail_q[refill_queue_q];
-      if (push_empty[q]) head_q[q] <= push_id_i;
-      if (push_at[q]) tail_q[q] <= push_id_i;
       if (push_at[q]) single_q[q] <= push_empty[q];
     end
   end

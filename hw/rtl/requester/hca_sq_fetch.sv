@@ -63,7 +63,6 @@ module hca_sq_fetch
 );
 
   localparam int unsigned GenW   = 16;
-  localparam int unsigned TotalW = BlkW + 2;
   localparam int unsigned PosW   = WqeIndexBits + MaxLogWqeStride;   // an index, in blocks
 
   typedef struct packed {
@@ -76,17 +75,34 @@ module hca_sq_fetch
   localparam int unsigned PushBlkW = $clog2(PushSlotBytes / DataBytes);
   localparam int unsigned StrideW  = MaxLogWqeStride;
 
-  // Per slot. Positions count blocks, free running.
-  sq_ring_t        ring_q [Slots];
-  logic [PosW-1:0] fetch_q [Slots];    // ring position of the next block to ask for
-  wqe_idx_t        limit_q [Slots];
-  push_t           push_q [Slots];
-  logic [GenW-1:0] gen_q [Slots];
-  logic [BlkW:0]   issued_q [Slots];   // FIFO positions: asked for, written, consumed
-  logic [BlkW:0]   written_q [Slots];
-  logic [BlkW:0]   popped_q [Slots];
-  logic [TotalW-1:0] total_q [Slots];  // blocks asked for since the restart, saturating
-  logic [Slots-1:0]  err_q, exhausted_q, drained_q, need_q, halted_q;
+  // A slot's ring.
+  typedef struct packed {
+    logic [7:0]  func;
+    logic [63:0] base;
+    logic [1:0]  log_stride;
+  } ring_t;
+
+  // What has been asked for of a slot since its restart. Positions count blocks, free running.
+  typedef struct packed {
+    logic [PosW-1:0] pos;     // ring position of the next block to ask for
+    logic [BlkW:0]   issued;  // position in the slot's FIFO
+    logic            used;    // as many blocks as it has, or more
+  } asked_t;
+
+  // Per slot. Each table has one writer, so that it is a RAM of LUTs; what a restart clears has a bit that says whether
+  // it has been written since.
+  ring_t             ring_q [Slots];
+  logic [4:0]        log_blocks_q [Slots];   // of the ring
+  wqe_idx_t          start_q [Slots];        // where the restart was
+  asked_t            asked_q [Slots];
+  wqe_idx_t          limit_q [Slots];
+  push_t             push_q [Slots];
+  logic [GenW-1:0]   gen_q [Slots];
+  logic [BlkW:0]     written_q [Slots];   // FIFO positions: written, consumed
+  logic [BlkW:0]     popped_q [Slots];
+  logic [Slots-1:0]  any_asked_q, any_written_q;
+  logic [Slots-1:0]  level_q, drained_q;  // all that was asked for is written; a cycle later
+  logic [Slots-1:0]  err_q, exhausted_q, need_q, halted_q;
 
   typedef struct packed {
     logic [SlotW-1:0] slot;
@@ -100,40 +116,39 @@ module hca_sq_fetch
   slot_t             s_q;
   logic              pick;
   // The row of slot s_q, of one cycle.
-  sq_ring_t          ring_row_q;
+  ring_t             ring_row, ring_row_q;
   logic [PosW-1:0]   pos_q;
   wqe_idx_t          limit_row_q;
-  logic [BlkW:0]     room_q, issued_row_q;
-  logic [TotalW-1:0] total_row_q;
+  logic [BlkW:0]     fill_q, issued_row_q;
+  logic              used_q;
+  logic [PosW-1:0]   ring_mask_q;
   logic              alone_q, fresh_q, shut_q, rated_q;   // shut: nothing more until it is restarted
   push_t             push_row_q;
   logic [GenW-1:0]   req_gen_q;
   // What follows from it.
-  logic [PosW-1:0]   ring_mask, wrap_mask, slot_in_ring, end_idx, stride_blocks;
+  logic [PosW-1:0]   wrap_mask, slot_in_ring, end_idx, stride_blocks;
   logic [63:0]       addr_q;
-  logic [PosW-1:0]   avail, to_end, avail_q;
-  logic [3:0]        size, size_q, to_boundary, avail_few_q, to_end_few_q;
+  logic [PosW-1:0]   avail, to_end, avail_q, ring_top;
+  logic [3:0]        size, size_q, to_boundary, avail_few_q, to_end_few_q, room_few_q;
   logic              none_q, some;
   logic              restarts, stop, wanted, req_fire, track_ready;
   early_t            early_q;
   push_t             taken_q;            // of early news whose turn it is, and its index
   wqe_idx_t          taken_pi_q;
-  logic              is_early_q, early_go, pushed, copy, copy_first, copy_last, forward;
+  logic              is_early_q, early_go, ample, fits, pushed, copy, copy_first, copy_last, forward;
   logic [BlkW-1:0]      copy_at, copy_at_q;
   logic [StrideW-1:0]   copy_blk_q, copy_next;
   logic [PushBlkW-1:0]  push_blk;
   track_t            track;
   logic              track_valid, rsp_live, rsp_write, rsp_end;
 
-  assign have_o      = written_q[slot_i] - popped_q[slot_i];
+  assign have_o      = (written_q[slot_i] - popped_q[slot_i]) & {BlkW+1{any_written_q[slot_i]}};
   assign head_o      = popped_q[slot_i][BlkW-1:0];
   assign err_o       = err_q[slot_i];
   assign exhausted_o = exhausted_q[slot_i] && drained_q[slot_i];
 
   // Nothing is asked for while a slot is exhausted: what this tells is true, if a cycle late.
-  for (genvar k = 0; k < int'(Slots); k++) begin : gen_drained
-    always_ff @(posedge clk_i) drained_q[k] <= issued_q[k] == written_q[k];
-  end
+  always_ff @(posedge clk_i) drained_q <= level_q;
 
   // ---- Whose turn it is: found ahead, who needs it and then its number ----------------------------------
   logic [Slots-1:0] need_grant, found_q;
@@ -202,16 +217,25 @@ module hca_sq_fetch
   // Fresh: not restarted since the row was read.
   assign restarts = restart_i && slot_i == s_q;
 
+  asked_t        asked_row, asked_next;
+  logic [BlkW:0] issued;
+
+  assign ring_row  = ring_q[s_q];
+  assign asked_row = asked_q[s_q];
+  assign issued    = asked_row.issued & {BlkW+1{any_asked_q[s_q]}};
+
   always_ff @(posedge clk_i) begin
     if (state_q == StRead) begin
-      ring_row_q  <= ring_q[s_q];
-      pos_q       <= fetch_q[s_q];
+      ring_row_q  <= ring_row;
+      ring_mask_q <= ~({PosW{1'b1}} << log_blocks_q[s_q]);
+      pos_q       <= any_asked_q[s_q] ? asked_row.pos : PosW'(start_q[s_q]) << ring_row.log_stride;
       limit_row_q <= is_early_q ? taken_pi_q : limit_q[s_q];
       push_row_q  <= is_early_q ? taken_q : push_q[s_q];
-      issued_row_q <= issued_q[s_q];
-      total_row_q <= total_q[s_q];
-      room_q      <= (BlkW+1)'(SlotBlocks) - (issued_q[s_q] - popped_q[s_q]);
-      alone_q     <= issued_q[s_q] == written_q[s_q];   // nothing is under way that would come behind it
+      issued_row_q <= issued;
+      used_q      <= asked_row.used && any_asked_q[s_q];
+      // Nothing asked for: nothing popped.
+      fill_q      <= (asked_row.issued - popped_q[s_q]) & {BlkW+1{any_asked_q[s_q]}};
+      alone_q     <= level_q[s_q];   // nothing is under way that would come behind it
       req_gen_q   <= gen_q[s_q];
     end
     fresh_q <= (fresh_q || state_q == StRead) && !restarts;
@@ -219,14 +243,15 @@ module hca_sq_fetch
     rated_q <= rated_i[s_q];
   end
 
-  assign ring_mask     = ~({PosW{1'b1}} << (ring_row_q.log_size + 5'(ring_row_q.log_stride)));
   assign wrap_mask     = ~({PosW{1'b1}} << (5'(WqeIndexBits) + 5'(ring_row_q.log_stride)));
-  assign slot_in_ring  = pos_q & ring_mask;
+  assign slot_in_ring  = pos_q & ring_mask_q;
   assign end_idx       = PosW'(limit_row_q) << ring_row_q.log_stride;
   assign stride_blocks = PosW'(1) << ring_row_q.log_stride;
 
   assign avail  = (end_idx - pos_q) & wrap_mask;
-  assign to_end = ring_mask - slot_in_ring;  // blocks behind this one up to the end of the ring
+  assign to_end = ring_mask_q & ~pos_q;      // blocks behind this one up to the end of the ring
+  // A slot has room for eight blocks, or for how many.
+  assign ample  = !fill_q[BlkW] && !(&fill_q[BlkW-1:3] && fill_q[2:0] != '0);
 
   always_ff @(posedge clk_i) begin
     if (state_q == StJudge) begin
@@ -235,6 +260,7 @@ module hca_sq_fetch
       none_q   <= avail == '0;
       avail_few_q  <= (avail >= PosW'(8)) ? 4'd8 : avail[3:0];
       to_end_few_q <= (to_end >= PosW'(8)) ? 4'd8 : to_end[3:0] + 4'd1;
+      room_few_q   <= ample ? 4'd8 : 4'(3'(-fill_q[2:0]));
     end
     if (state_q == StSize) size_q <= size;
   end
@@ -246,15 +272,19 @@ module hca_sq_fetch
     if (avail_few_q < size) size = avail_few_q;
     if (to_end_few_q < size) size = to_end_few_q;
   end
-  // Behind an early WQE the limit may be behind the position for a while.
-  assign some    = !none_q && avail_q <= ring_mask + 1'b1;
-  assign stop    = want_slot_i && !rated_q && total_row_q >= TotalW'(SlotBlocks);
-  assign wanted  = state_q == StSize && fresh_q && some && room_q >= (BlkW+1)'(size) && !shut_q && !stop;
-  assign begun_o = wanted && !pushed;
+  // At least as much as the least of three: one comparison for each.
+  assign fits = room_few_q >= to_boundary || room_few_q >= avail_few_q || room_few_q >= to_end_few_q;
+  // Behind an early WQE the limit may be behind the position for a while: then it is more than a ring ahead.
+  assign ring_top = {ring_mask_q[PosW-2:0], 1'b1} & ~ring_mask_q;
+  assign some     = !none_q && (avail_q & ~ring_mask_q & ~ring_top) == '0
+                    && ((avail_q & ring_top) == '0 || (avail_q & ring_mask_q) == '0);
+  assign stop     = want_slot_i && !rated_q && used_q;
+  assign wanted   = state_q == StSize && fresh_q && some && fits && !shut_q && !stop;
+  assign begun_o  = wanted && !pushed;
 
   // ---- Push slots ------------------------------------------------------------------------------------
   assign pushed     = push_row_q.valid && alone_q && avail_q == stride_blocks;
-  assign early_go   = taken_q.valid && state_q == StJudge && fresh_q && alone_q && room_q >= (BlkW+1)'(8)
+  assign early_go   = taken_q.valid && state_q == StJudge && fresh_q && alone_q && ample
                       && pos_q == ((end_idx - stride_blocks) & wrap_mask) && !shut_q;
   assign copy       = state_q == StCopy && fresh_q;
   assign copy_next  = (state_q == StCopy) ? copy_blk_q + 1'b1 : '0;
@@ -318,6 +348,7 @@ module hca_sq_fetch
   arrived_t         arrived_q;
   beat_t            arrived_data_q;
   logic             arrived_hold, rsp_take, follows;
+  logic [BlkW:0]    at_end, at_next;
   slot_t            wr_slot;
 
   assign arrived_hold      = arrived_q.valid && state_q == StCopy;
@@ -327,13 +358,14 @@ module hca_sq_fetch
   assign rsp_live          = arrived_q.valid && arrived_q.live && !arrived_hold;
   assign rsp_write         = rsp_live && !arrived_q.err;
   assign follows           = rsp_live && arrived_q.slot == track.slot;   // a beat that is just written
+  assign at_end            = arrived_q.at + 1'b1;
+  assign at_next           = follows ? at_end : written_q[track.slot] & {BlkW+1{any_written_q[track.slot]}};
 
   always_ff @(posedge clk_i) begin
     if (!arrived_hold) begin
       arrived_q <= '{valid: rsp_take, live: track.gen == gen_q[track.slot] && !err_q[track.slot] &&
                      !(follows && arrived_q.err), slot: track.slot,
-                     at: follows ? arrived_q.at + 1'b1 : written_q[track.slot],
-                     last: fetch_rsp_i.last, err: fetch_rsp_i.err};
+                     at: at_next, last: fetch_rsp_i.last, err: fetch_rsp_i.err};
       arrived_data_q <= fetch_rsp_i.data;
     end
     if (rst_i) arrived_q.valid <= 1'b0;
@@ -359,7 +391,10 @@ module hca_sq_fetch
   end
 
   logic [3:0] blocks;  // asked for, or copied
-  assign blocks = copy_first ? stride_blocks[3:0] : size_q;
+  assign blocks            = copy_first ? stride_blocks[3:0] : size_q;
+  assign asked_next.pos    = (pos_q + PosW'(blocks)) & wrap_mask;
+  assign asked_next.issued = issued_row_q + (BlkW+1)'(blocks);
+  assign asked_next.used   = used_q || asked_next.issued[BlkW];   // the first time from 0 on: nothing has wrapped yet
 
   // ---- Slot state; a restart comes last, so it wins ---------------------------------------------------
   always_ff @(posedge clk_i) begin
@@ -368,8 +403,16 @@ module hca_sq_fetch
       exhausted_q <= '0;
       need_q      <= '0;
       halted_q    <= '0;
+      level_q     <= '1;
+      any_asked_q   <= '0;
+      any_written_q <= '0;
     end else begin
       halted_q <= halted_q | halt_i;
+      if (forward) any_asked_q[s_q] <= 1'b1;
+      if (rsp_write || copy_first) any_written_q[wr_slot] <= 1'b1;
+      // What is copied leaves a slot level.
+      if (rsp_write) level_q[arrived_q.slot] <= at_end == asked_q[arrived_q.slot].issued;
+      if (forward && !copy_first) level_q[s_q] <= 1'b0;
       if (find) need_q <= need_q & ~need_grant;
       if (req_fire) need_q[s_q] <= 1'b1;
       if (limit_i || pop_i) need_q[slot_i] <= 1'b1;
@@ -380,28 +423,26 @@ module hca_sq_fetch
         exhausted_q[slot_i] <= 1'b0;
         need_q[slot_i]      <= limit_i;
         halted_q[slot_i]    <= 1'b0;
+        level_q[slot_i]       <= 1'b1;
+        any_asked_q[slot_i]   <= 1'b0;
+        any_written_q[slot_i] <= 1'b0;
       end
     end
     // All of a pushed WQE counts with its first block: who looks at a later one does so later.
     if (rsp_write || copy_first) begin
-      written_q[wr_slot] <= copy_first ? issued_row_q + (BlkW+1)'(blocks) : arrived_q.at + 1'b1;
+      written_q[wr_slot] <= copy_first ? asked_next.issued : at_end;
     end
-    if (pop_i) popped_q[slot_i] <= popped_q[slot_i] + (BlkW+1)'(pop_blocks_i);
+    if (restart_i || pop_i) begin
+      popped_q[slot_i] <= restart_i ? '0 : popped_q[slot_i] + (BlkW+1)'(pop_blocks_i);
+    end
+    if (forward) asked_q[s_q] <= asked_next;
     if (limit_i) push_q[slot_i] <= push_i;
     if (limit_i || restart_i) limit_q[slot_i] <= limit_i ? pi_i : idx_i;
-    if (forward) begin
-      issued_q[s_q] <= issued_row_q + (BlkW+1)'(blocks);
-      fetch_q[s_q]  <= (pos_q + PosW'(blocks)) & wrap_mask;
-      if (!total_row_q[TotalW-1]) total_q[s_q] <= total_row_q + TotalW'(blocks);
-    end
     if (restart_i) begin
-      ring_q[slot_i]    <= ring_i;
-      fetch_q[slot_i]   <= PosW'(idx_i) << ring_i.log_stride;
-      gen_q[slot_i]     <= gen_q[slot_i] + 1'b1;
-      issued_q[slot_i]  <= '0;
-      written_q[slot_i] <= '0;
-      popped_q[slot_i]  <= '0;
-      total_q[slot_i]   <= '0;
+      ring_q[slot_i]       <= '{func: ring_i.func, base: ring_i.base, log_stride: ring_i.log_stride};
+      log_blocks_q[slot_i] <= ring_i.log_size + 5'(ring_i.log_stride);
+      start_q[slot_i]      <= idx_i;
+      gen_q[slot_i]        <= gen_q[slot_i] + 1'b1;
     end
   end
 
@@ -409,7 +450,7 @@ module hca_sq_fetch
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
       assert (!pop_i || have_o >= (BlkW+1)'(pop_blocks_i)) else $error("hca_sq_fetch: no such block in %0d", slot_i);
-      assert (!rsp_write || (issued_q[arrived_q.slot] - popped_q[arrived_q.slot]) <= (BlkW+1)'(SlotBlocks))
+      assert (!rsp_write || (asked_q[arrived_q.slot].issued - popped_q[arrived_q.slot]) <= (BlkW+1)'(SlotBlocks))
         else $error("hca_sq_fetch: slot %0d overflows", arrived_q.slot);
     end
   end

@@ -18,7 +18,7 @@ module hca_sq_gate
   input  logic             rst_i,
   input  logic [NumLanes-1:0] sl_open_i,
   input  logic [RateGroups-1:0] rate_open_i,
-  input  logic             hold_i,       // strobe: this group sends a packet and will be shut
+  input  logic             hold_i,       // strobe: this group (not 0) sends a packet and will be shut
   input  logic [RateGroupW-1:0] hold_group_i,
   input  logic [Queues-1:0] waiting_i,   // by SL, then by group: QPs wait for a slot
   input  logic             want_slot_i,  // one that may send does
@@ -50,8 +50,17 @@ module hca_sq_gate
   input  logic             done_i      //          found open, or parked, or given back
 );
 
+  typedef struct packed {
+    logic [LaneW-1:0]      sl;
+    logic [RateGroupW-1:0] group;
+  } row_t;
+
+  // Of all slots at once for their gates. Who asks for one of them reads tables of one writer each, RAMs of LUTs.
   logic [LaneW-1:0]      sl_q [Slots];
   logic [RateGroupW-1:0] group_q [Slots];
+  row_t                  rows_q [Slots];      // as set
+  logic [LaneW-1:0]      follows_q [Slots];   // as the emitter has said since
+  logic [Slots-1:0]      followed_q, grouped_q;   // grouped: has a group
   logic [Slots-1:0]  kept_q;
   logic [Slots-1:0]  dry_q;        // wait for room
   logic [Slots-1:0]  late_q;       // and have been picked in vain
@@ -60,13 +69,15 @@ module hca_sq_gate
   logic [SlotW:0]    count_q;      // kept slots
   logic [LaneW-1:0]      slot_sl_q;  // of slot_i
   logic [RateGroupW-1:0] slot_group_q;
-  logic [QueueW-1:0] gate, drop_gate;
+  logic [QueueW-1:0] gate_q, drop_gate;   // of slot_i
   logic [Slots-1:0]  gates;
-  logic              keep_new, keep_gate, keep_now, drop_slot;
-  logic              set_q, drop_q;  // what is set was there a cycle ago; two cycles ago, and its slot was kept
+  logic [Slots-1:0]  slot_at, drop_at;
+  logic              few, keep_new, keep_may, keep_gate, keep_now, drop_slot;
+  // What is set was there a cycle ago; two cycles ago; and its slot was kept.
+  logic              set_q, was_set_q, drop_q;
   logic [SlotW-1:0]      set_slot_q, drop_slot_q;
-  logic [LaneW-1:0]      set_sl_q, drop_sl_q;
-  logic [RateGroupW-1:0] set_group_q, drop_group_q;
+  row_t                  set_row_q, was_row_q, slot_row, next_row, drop_row, drop_row_q;
+  logic [RateGroups-1:0] rates;
   logic              kept_new_q, kept_less_q, late_new_q;  // a cycle ago: one more, one less; the slot was late
   logic [SlotW-1:0]  late_slot_q;
 
@@ -74,22 +85,32 @@ module hca_sq_gate
     return (group != '0) ? QueueW'(NumLanes) + QueueW'(group) : QueueW'(sl);
   endfunction
 
-  assign gate     = gate_of(slot_sl_q, slot_group_q);
-
-  assign drop_gate = gate_of(drop_sl_q, drop_group_q);
+  assign drop_gate = gate_of(drop_row_q.sl, drop_row_q.group);
 
   assign sl_o     = slot_sl_q;
   assign shut_o   = !open_o[slot_i];
   // The slot of a group goes from one of its QPs to the next, whoever else wants one: a group that had to wait
   // for a slot would lose its rate.
-  assign others_o = (slot_group_q != '0) ? waiting_i[gate] : want_slot_i;
-  assign hand_o   = slot_group_q != '0 && waiting_i[gate] && keep_gate;
+  assign others_o = (slot_group_q != '0) ? waiting_i[gate_q] : want_slot_i;
+  assign hand_o   = slot_group_q != '0 && waiting_i[gate_q] && keep_gate;
   assign spare_o  = ~gates_q & ~kept_q;
   assign first_o  = open_o & (kept_q | late_q);
-  assign keep_new = !has_kept_q[gate] && count_q < (SlotW + 1)'(Slots / 2);
+  assign few      = count_q < (SlotW + 1)'(Slots / 2);
+  assign keep_new = !has_kept_q[gate_q] && few;
+  assign keep_may = stopped_i && few && !gates_q[slot_i];
   assign keep_gate = kept_q[slot_i] || keep_new;
   assign keep_o   = keep_gate || gates_q[slot_i];
-  assign keep_now = stopped_i && keep_new && !gates_q[slot_i];
+  assign keep_now = keep_may && !has_kept_q[gate_q];
+  assign slot_at  = Slots'(1) << slot_i;
+  assign drop_at  = Slots'(1) << drop_slot_q;
+
+  // A slot's row is read when it is taken. A new context or a binding comes in that cycle or later, between turns.
+  always_comb begin
+    slot_row = '{sl: slot_sl_q, group: slot_group_q};
+    if (was_set_q && drop_slot_q == slot_i) slot_row = was_row_q;
+    if (follow_i) slot_row.sl = follow_sl_i;
+    if (next_take_i) slot_row = next_row;
+  end
 
   // A binding or a new context never falls together with a strobe of the turn's slot: turns pause for it.
   assign drop_slot = done_i && kept_q[slot_i];
@@ -104,18 +125,11 @@ module hca_sq_gate
       set_q  <= set_i;
       late_new_q <= stopped_i && gates_q[slot_i];
       drop_q <= set_q && kept_q[set_slot_q] && !(drop_q && drop_slot_q == set_slot_q);
-      if (drop_q) begin
-        kept_q[drop_slot_q]     <= 1'b0;
-        has_kept_q[drop_gate] <= 1'b0;
-      end
-      if (drop_slot) begin
-        kept_q[slot_i]   <= 1'b0;
-        has_kept_q[gate] <= 1'b0;
-      end
-      if (keep_now) begin
-        kept_q[slot_i]   <= 1'b1;
-        has_kept_q[gate] <= 1'b1;
-      end
+      kept_q     <= (kept_q & ~({Slots{drop_q}} & drop_at) & ~({Slots{done_i}} & slot_at))
+                    | ({Slots{keep_now}} & slot_at);
+      // One that has a kept slot keeps no other: without a look at whether this one has.
+      has_kept_q <= (has_kept_q & ~(Queues'(drop_q) << drop_gate) & ~(Queues'(drop_slot) << gate_q))
+                    | (~has_kept_q & (Queues'(keep_may) << gate_q));
       // Counted a cycle later: slots are never stopped one cycle after the other.
       kept_new_q  <= keep_now;
       kept_less_q <= drop_slot;
@@ -123,32 +137,64 @@ module hca_sq_gate
     end
   end
 
+  // No group: always open. What holds one is late, and comes last.
+  assign rates = rate_open_i | RateGroups'(1);
+
   always_comb begin
     for (int unsigned s = 0; s < Slots; s++) begin
-      gates[s] = sl_open_i[sl_q[s]]
-                 && (group_q[s] == '0 || (rate_open_i[group_q[s]] && !(hold_i && hold_group_i == group_q[s])));
+      gates[s] = sl_open_i[sl_q[s]] && rates[group_q[s]] && !(hold_i && hold_group_i == group_q[s]);
     end
   end
 
+  assign next_row = '{sl: followed_q[next_slot_i] ? follows_q[next_slot_i] : rows_q[next_slot_i].sl,
+                      group: rows_q[next_slot_i].group};
+  assign drop_row = '{sl: followed_q[set_slot_q] ? follows_q[set_slot_q] : rows_q[set_slot_q].sl,
+                      group: rows_q[set_slot_q].group};
+
   always_ff @(posedge clk_i) begin
     // The emitter's slot is neither bound nor does its context change while its turn lasts; and it is not kept then.
-    if (follow_i) sl_q[slot_i] <= follow_sl_i;
-    // A new context or a binding never comes in the cycle in which the slot is taken.
-    slot_sl_q    <= next_take_i ? sl_q[next_slot_i] : follow_i ? follow_sl_i : sl_q[slot_i];
-    slot_group_q <= next_take_i ? group_q[next_slot_i] : group_q[slot_i];
-    {set_slot_q, set_sl_q, set_group_q} <= {set_slot_i, set_sl_i, set_group_i};
+    if (follow_i) begin
+      sl_q[slot_i]       <= follow_sl_i;
+      follows_q[slot_i]  <= follow_sl_i;
+      followed_q[slot_i] <= 1'b1;
+    end
+    if (set_q) begin
+      sl_q[set_slot_q]       <= set_row_q.sl;
+      group_q[set_slot_q]    <= set_row_q.group;
+      rows_q[set_slot_q]     <= set_row_q;
+      grouped_q[set_slot_q]  <= set_row_q.group != '0;
+      followed_q[set_slot_q] <= 1'b0;
+    end
+    was_set_q   <= set_q;
+    was_row_q   <= set_row_q;
+    set_slot_q  <= set_slot_i;
+    set_row_q   <= '{sl: set_sl_i, group: set_group_i};
     drop_slot_q <= set_slot_q;
-    {drop_sl_q, drop_group_q} <= {sl_q[set_slot_q], group_q[set_slot_q]};
-    if (set_q) sl_q[set_slot_q] <= set_sl_q;
+    drop_row_q  <= drop_row;
+    {slot_sl_q, slot_group_q} <= slot_row;
+    gate_q <= gate_of(slot_row.sl, slot_row.group);
     if (set_q) {dry_q[set_slot_q], late_q[set_slot_q]} <= '0;
     if (done_i) {dry_q[slot_i], late_q[slot_i]} <= '0;
     late_slot_q <= slot_i;
     if (late_new_q) late_q[late_slot_q] <= 1'b1;
     if (dry_i) dry_q[slot_i] <= 1'b1;
-    if (set_q) group_q[set_slot_q] <= set_group_q;
     gates_q <= gates;
     open_o  <= gates & ~(dry_q & {Slots{full_i}});
-    for (int unsigned s = 0; s < Slots; s++) rated_o[s] <= group_q[s] != '0;
+    rated_o <= grouped_q;
   end
+
+`ifndef SYNTHESIS
+  logic [SlotW-1:0] slot_next_q;
+  logic             known_q;
+
+  always_ff @(posedge clk_i) begin
+    known_q     <= !rst_i && (next_take_i || known_q);
+    slot_next_q <= next_take_i ? next_slot_i : slot_i;
+    if (!rst_i) begin
+      assert (!known_q || slot_i == slot_next_q) else $error("hca_sq_gate: slot %0d was never taken", slot_i);
+      assert (!(next_take_i && follow_i)) else $error("hca_sq_gate: slot %0d has a lane behind its turn", slot_i);
+    end
+  end
+`endif
 
 endmodule
