@@ -54,6 +54,8 @@ module hca_atomic
   at_op_t             op;
   logic [IdxW:0]      head_q, tail_q;
   logic [Entries-1:0] live_q, newest_q, flush_q, match, near;  // newest: of its address
+  logic [Entries-1:0] comes_at, close, at_q, behind_at_q;  // at: what is in `op` has the entry's address
+  logic               op_free, comes_same, behind_same_q;
   logic [7:0]         func_q [Entries];
   logic [63:3]        addr_q [Entries];
   logic [IdxW-1:0]    match_idx, head, tail;
@@ -78,10 +80,41 @@ module hca_atomic
   assign waits = flush && (live_q & ~flush_q) != '0;
   assign hit  = match != '0 && !flush;
 
-  always_comb begin
-    for (int unsigned e = 0; e < Entries; e++) begin
-      match[e] = live_q[e] && newest_q[e] && func_q[e] == op.func && addr_q[e] == op.addr;
-      near[e]  = live_q[e] && !flush_q[e] && func_q[e] == look_func_i && addr_q[e][63:8] == look_block_i;
+  // An operation is compared with every entry when it comes, before its turn: with it a bit for each goes through the
+  // two places of u_op. The only entry that changes before its turn is the one that the operation in front of it takes,
+  // when that leaves; so they are compared too.
+  assign op_free = !op_valid || alloc;
+  assign match   = live_q & newest_q & at_q;
+  assign near    = live_q & ~flush_q & close;
+
+  for (genvar e = 0; e < int'(Entries); e++) begin : gen_same
+    hca_same #(.Width(69)) u_comes (
+      .a_i   ({func_q[e], addr_q[e]}),
+      .b_i   ({op_i.func, op_i.addr}),
+      .same_o(comes_at[e])
+    );
+    hca_same #(.Width(64)) u_close (
+      .a_i   ({func_q[e], addr_q[e][63:8]}),
+      .b_i   ({look_func_i, look_block_i}),
+      .same_o(close[e])
+    );
+  end
+
+  hca_same #(.Width(69)) u_next (
+    .a_i   ({op.func, op.addr}),
+    .b_i   ({op_i.func, op_i.addr}),
+    .same_o(comes_same)
+  );
+
+  // What is in front of the operation leaves when op_free; the second place of u_op is taken if not ready.
+  always_ff @(posedge clk_i) begin
+    if (op_free) begin
+      at_q <= op_ready_o ? comes_at : behind_at_q;
+      if (alloc) at_q[tail] <= op_ready_o ? comes_same : behind_same_q;
+    end
+    if (op_ready_o) begin
+      behind_at_q   <= comes_at;
+      behind_same_q <= comes_same;
     end
   end
 
