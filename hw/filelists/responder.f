@@ -19,6 +19,7 @@ hw/rtl/responder/hca_rx_exec.sv
 hw/rtl/responder/hca_rx_filter.sv
 hw/rtl/responder/hca_rx_flush.sv
 hw/rtl/responder/hca_rx_group.sv
+hw/rtl/responder/hca_rx_turn.sv
 hw/rtl/responder/hca_rx_mover.sv
 hw/rtl/responder/hca_rx_msgs.sv
 hw/rtl/responder/hca_rx_out.sv

@@ -39,6 +39,9 @@ module hca_rx_mover
   // ---- Error bits ----------------------------------------------------------------------------------
   logic run_q;                // the error bits of the item at the head have been read
   logic side_sq, blocked, set_bad, resume, settle, sq_bad, rq_bad, rq_told, told, pays, clear;
+  logic look, we_sq, we_rq, we_sq_q, we_rq_q, bad_q, old_sq, seen_sq_q, seen_rq_q, new_sq_q;
+  logic [1:0]     bits_q, old_rq, new_rq_q;
+  logic [QpW-1:0] bits_qpn_q;
   logic unused_in;
 
   assign unused_in      = ^{qpc_wr_i, chunk_i.pkt_last};
@@ -50,17 +53,31 @@ module hca_rx_mover
   assign blocked        = (side_sq ? sq_bad : rq_bad) && !meta_i.fin.resumes;
   assign told           = blocked && !side_sq && rq_told && meta_i.fin.shared && meta_i.fin.cqe.valid;
 
+  // They are written a cycle late: what decides it comes late. A look in that cycle takes what is on its way.
+  assign {we_sq, we_rq} = settle ? {side_sq, !side_sq} : {clear && qpc_wr_i.init_sq, clear && qpc_wr_i.init_rq};
+
+  always_ff @(posedge clk_i) begin
+    {we_sq_q, we_rq_q} <= {we_sq, we_rq};
+    bits_qpn_q         <= settle ? meta_i.fin.qpn : qpc_wr_i.qpn;
+    bits_q             <= {set_bad || pays, set_bad && meta_i.fin.kind == RxwSend && !meta_i.fin.msg_last};
+    bad_q              <= set_bad;
+    if (look) begin
+      {seen_sq_q, seen_rq_q} <= {we_sq_q, we_rq_q} & {2{bits_qpn_q == meta_i.fin.qpn}};
+      {new_sq_q, new_rq_q}   <= {bad_q, bits_q};
+    end
+  end
+
   hca_ram_1r1w #(
     .Width(1),
     .Depth(NumQps)
   ) u_sq_bad (
     .clk_i,
-    .we_i   ((settle && side_sq) || (clear && qpc_wr_i.init_sq)),
-    .waddr_i(settle ? meta_i.fin.qpn : qpc_wr_i.qpn),
-    .wdata_i(set_bad),
-    .re_i   (meta_valid_i && !run_q),
+    .we_i   (we_sq_q),
+    .waddr_i(bits_qpn_q),
+    .wdata_i(bad_q),
+    .re_i   (look),
     .raddr_i(meta_i.fin.qpn),
-    .rdata_o(sq_bad)
+    .rdata_o(old_sq)
   );
 
   hca_ram_1r1w #(
@@ -68,13 +85,17 @@ module hca_rx_mover
     .Depth(NumQps)
   ) u_rq_bad (
     .clk_i,
-    .we_i   ((settle && !side_sq) || (clear && qpc_wr_i.init_rq)),
-    .waddr_i(settle ? meta_i.fin.qpn : qpc_wr_i.qpn),
-    .wdata_i({set_bad || pays, set_bad && meta_i.fin.kind == RxwSend && !meta_i.fin.msg_last}),
-    .re_i   (meta_valid_i && !run_q),
+    .we_i   (we_rq_q),
+    .waddr_i(bits_qpn_q),
+    .wdata_i(bits_q),
+    .re_i   (look),
     .raddr_i(meta_i.fin.qpn),
-    .rdata_o({rq_bad, rq_told})
+    .rdata_o(old_rq)
   );
+
+  assign look   = meta_valid_i && !run_q;
+  assign sq_bad = seen_sq_q ? new_sq_q : old_sq;
+  assign {rq_bad, rq_told} = seen_rq_q ? new_rq_q : old_rq;
 
   // ---- Item: walk its chunks -------------------------------------------------------------------------
   exec_err_e   err_q, err_now;
@@ -82,7 +103,7 @@ module hca_rx_mover
   logic [4:0]  segs_q, segs_left;   // segments finished / still to finish
   logic [12:0] pos_q;               // payload bytes placed
   logic        discard, has_chunk, chunk_bad, chunk_ok, chunk_moves, early, late, take, finish, advance;
-  logic        is_atomic_op, is_flush, launch, by_value, skips;
+  logic        is_atomic_op, is_flush, launch, by_value, skips, ends, take_late, take_even, take_still;
   logic [11:0] beats_q;
   xl_err_e     chunk_err;
 
@@ -104,28 +125,38 @@ module hca_rx_mover
 
   // ---- Steps of a chunk ----------------------------------------------------------------------------
   logic [6:0]  k_q;                 // step
-  logic [13:0] src;                 // payload's place relative to buf_beat, in bytes
+  logic [13:0] src, src_q, src_next, src_first;  // payload's place relative to buf_beat, in bytes
+  logic [13:0] head_at, body_at;                 // where it would be, had all been of that part
+  logic [12:0] pos_next;
   logic [5:0]  s, d, rot;
-  logic [7:0]  src_beats, dst_beats, steps, out_idx;
-  logic        step, step_last, emits;
+  logic [7:0]  src_beats, dst_beats;
+  logic [5:0]  out_idx;             // beat that is written
+  logic        places, step, step_last, emits, k_last, k_behind;
 
   // A datagram's chunks are cut where its network header ends.
   // The answer of an atomic is in its item.
   assign by_value  = meta_i.fin.kind == RxwAtomicResp;
-  assign src       = by_value ? 14'(pos_q) : (pos_q < 13'(meta_i.hdr_bytes)) ? 14'(meta_i.hdr_off) + 14'(pos_q)
-                     : 14'(meta_i.payload_off) + 14'(pos_q) - 14'(meta_i.hdr_bytes);
+  assign head_at   = by_value ? 14'd0 : 14'(meta_i.hdr_off);
+  assign body_at   = 14'(meta_i.payload_off) - 14'(meta_i.hdr_bytes);
+  // Found when the piece in front of it ends; of the first one it is known.
+  assign pos_next  = pos_q + chunk_i.len_bytes;
+  assign src_next  = 14'(pos_next) + ((by_value || pos_next < 13'(meta_i.hdr_bytes)) ? head_at : body_at);
+  assign src_first = (by_value || meta_i.hdr_bytes != '0) ? head_at : 14'(meta_i.payload_off);
+  assign src       = run_q ? src_q : src_first;
   assign s         = src[5:0];
   assign d         = chunk_i.addr[5:0];
   assign rot       = d - s;
   assign src_beats = 8'((14'(s) + 14'(chunk_i.len_bytes) + 14'd63) >> 6);
   assign dst_beats = 8'((14'(d) + 14'(chunk_i.len_bytes) + 14'd63) >> 6);
-  assign late      = s > d && src_beats != 8'd1;  // the first output beat needs a second source beat
-  assign steps     = dst_beats + 8'(late);
-  assign out_idx   = 8'(k_q) - 8'(late);
+  assign late      = s > d && 14'(s) + 14'(chunk_i.len_bytes) > 14'd64;  // the first output beat needs a second one
+  assign k_last    = 8'(k_q) == dst_beats - 8'd1;
+  assign k_behind  = 8'(k_q) == dst_beats;
+  assign out_idx   = k_q[5:0] - 6'(late);
   assign emits     = !late || k_q != '0;
   assign step      = (chunk_moves || early) && advance && done_ready_i;
-  assign step_last = 8'(k_q) == steps - 8'd1;
+  assign step_last = late ? k_behind : k_last;
 
+  assign places    = (step && step_last) || (take && skips);
   assign launch    = has_chunk && !discard && !chunk_bad && is_atomic_op;
   assign op_valid_o = launch && done_ready_i && beats_q == wrote_i;
   assign op_o      = '{func: chunk_i.func, addr: chunk_i.addr[63:3], cas: meta_i.fin.rsp.cas,
@@ -133,10 +164,15 @@ module hca_rx_mover
                        swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes},
                        masks: at_masks_of(meta_i.fin.cqe)};
 
-  assign take      = has_chunk && (chunk_moves ? (step && step_last)
-                                   : launch ? op_valid_o && op_ready_i : done_ready_i);
-  assign finish    = run_q && done_ready_i
-                     && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
+  // Whether it needs a step more comes late.
+  assign take_late  = chunk_moves ? advance && done_ready_i && k_behind : take_still;
+  assign take_even  = chunk_moves ? advance && done_ready_i && k_last : take_still;
+  assign take_still = launch ? op_valid_o && op_ready_i : done_ready_i;
+  assign take       = has_chunk && (late ? take_late : take_even);
+  // The last one in any case, or with this chunk.
+  assign ends       = run_q && (segs_left == '0 || (chunk_valid_i && chunk_i.seg_last && segs_left == 5'd1));
+  assign finish     = run_q && done_ready_i
+                      && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
   assign chunk_ready_o = take;
   assign meta_ready_o  = finish;
 
@@ -145,9 +181,10 @@ module hca_rx_mover
 
   assign err_now    = (meta_i.err != ExNone) ? meta_i.err : chunk_bad ? ExKey : err_q;
   assign xl_err_now = chunk_bad ? chunk_err : xl_err_q;
-  assign set_bad    = finish && !blocked && err_now != ExNone;
+  // An item that fails or is held back moves nothing at its end, which therefore waits for no step.
+  assign set_bad    = ends && done_ready_i && !blocked && err_now != ExNone;
   assign resume     = finish && meta_i.fin.resumes;
-  assign pays       = finish && told;
+  assign pays       = ends && done_ready_i && told;
 
   assign done_valid_o = run_q && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
   assign done_o = '{blocked: blocked, told: told, err: err_now, xl_err: xl_err_now,
@@ -177,8 +214,9 @@ module hca_rx_mover
         err_q    <= ExKey;
         xl_err_q <= chunk_err;
       end
-      if ((step && step_last) || (take && skips)) pos_q <= pos_q + chunk_i.len_bytes;
+      if (places) pos_q <= pos_next;
     end
+    src_q <= places ? src_next : src;
   end
 
   // ---- Rotate and merge: the stage in which the buffer's data arrives ----------------------------------
@@ -197,22 +235,21 @@ module hca_rx_mover
   move_t       mv_q, mv_d;
   logic        mv_by_value_q;
   logic [63:0] mv_value_q;
-  beat_t       source;
   logic [5:0]  end_lane;
   logic        dst_first, dst_last;
-  beat_t       rotated, carry_q;
-  logic [63:0] fresh;     // lanes that come from this read
+  beat_t       turned, beat_data, carry_q;
+  logic [DataBytes-1:0] beat_strb;
 
   assign end_lane  = d + chunk_i.len_bytes[5:0] - 6'd1;
-  assign dst_first = out_idx == '0;
-  assign dst_last  = out_idx == dst_beats - 8'd1;
+  assign dst_first = late ? k_q == 7'd1 : k_q == '0;
+  assign dst_last  = step_last;
 
   always_comb begin
     mv_d.emit     = emits;
     mv_d.all      = !late && dst_first;
     mv_d.rot      = rot;
     mv_d.func     = chunk_i.func;
-    mv_d.line     = chunk_i.addr[63:6] + 58'(out_idx);
+    mv_d.line     = {chunk_i.addr[63:12], chunk_i.addr[11:6] + out_idx};  // no chunk leaves its 4 KiB
     mv_d.last     = dst_last || (mv_d.line[7:6] == 2'b11);
     mv_d.lane     = dst_first ? d : '0;
     mv_d.lane_end = dst_last ? end_lane : 6'd63;
@@ -229,33 +266,33 @@ module hca_rx_mover
       mv_by_value_q <= by_value;
       if (by_value) mv_value_q <= meta_i.fin.rsp.va;
     end
-    if (mv_go) carry_q <= rotated;
+    if (mv_go) carry_q <= turned;
   end
 
-  assign source = mv_by_value_q ? DataW'(mv_value_q) : buf_rdata_i;
-
-  always_comb begin
-    rotated = '0;
-    fresh   = '0;
-    if (mv_valid_q) begin
-      rotated = 512'(({source, source} << {mv_q.rot, 3'd0}) >> 512);
-      fresh   = mv_q.all ? '1 : ({64{1'b1}} << mv_q.rot);
-    end
-  end
+  hca_rx_turn u_turn (
+    .all_i     (mv_q.all),
+    .rot_i     (mv_q.rot),
+    .by_value_i(mv_by_value_q),
+    .value_i   (mv_value_q),
+    .read_i    (buf_rdata_i),
+    .carry_i   (carry_q),
+    .lane_i    (mv_q.lane),
+    .lane_end_i(mv_q.lane_end),
+    .turned_o  (turned),
+    .data_o    (beat_data),
+    .strb_o    (beat_strb)
+  );
 
   assign beat_valid_o = mv_valid_q && mv_q.emit;
 
+  // Only where beat_valid_o says so it means anything.
   always_comb begin
     beat_o      = '0;
     beat_o.last = mv_q.last;
     beat_o.func = mv_q.func;
     beat_o.addr = {mv_q.line, 6'd0};
-    if (beat_valid_o) begin
-      beat_o.strb = ({64{1'b1}} >> (6'd63 - (mv_q.lane_end - mv_q.lane))) << mv_q.lane;
-      for (int unsigned i = 0; i < DataBytes; i++) begin
-        beat_o.data[8*i +: 8] = fresh[i] ? rotated[8*i +: 8] : carry_q[8*i +: 8];
-      end
-    end
+    beat_o.data = beat_data;
+    beat_o.strb = beat_strb;
   end
 
 endmodule
