@@ -35,13 +35,15 @@ module hca_id_queues #(
   logic [Queues-1:0] push_at, pop_at, pop_single, push_empty, refill_q;  // refill: its head is what the RAM says now
   logic [QueueW-1:0] refill_queue_q;
   logic [IdW-1:0]    next_id;
+  logic              heads;
 
   assign pop_id_o   = first_q[pop_queue_i] ? pushed_q[pop_queue_i] : fetched_q[pop_queue_i];
   assign push_at    = Queues'(push_i) << push_queue_i;
   assign pop_at     = Queues'(pop_i) << pop_queue_i;
   assign pop_single = pop_at & single_q;
-  // The pushed id becomes the head: the queue is empty, or its only id leaves now.
-  assign push_empty = push_at & (~used_q | pop_single);
+  // The pushed id becomes the head: the queue is empty, or its only id leaves now. What pops is late.
+  assign heads      = !used_q[push_queue_i] || (pop_i && pop_queue_i == push_queue_i && single_q[push_queue_i]);
+  assign push_empty = Queues'(push_i && heads) << push_queue_i;
   assign used_o     = used_q;
   assign valid_o    = used_q & ~refill_q;
   assign emptied_o  = pop_single;
@@ -59,7 +61,7 @@ module hca_id_queues #(
   always_ff @(posedge clk_i) begin
     if (pop_i) refill_queue_q <= pop_queue_i;
     if (refill_q != '0) fetched_q[refill_queue_q] <= next_id;
-    if (push_empty != '0) pushed_q[push_queue_i] <= push_id_i;
+    if (push_i && heads) pushed_q[push_queue_i] <= push_id_i;
     if (push_i) tail_q[push_queue_i] <= push_id_i;
     first_q <= (first_q & ~refill_q) | push_empty;
     for (int unsigned q = 0; q < Queues; q++) begin
@@ -70,7 +72,7 @@ module hca_id_queues #(
 
   hca_ram_1r1w #(.Width(IdW), .Depth(Ids)) u_next (
     .clk_i,
-    .we_i   (push_i && push_empty == '0),
+    .we_i   (push_i && !heads),
     .waddr_i(tail_q[push_queue_i]),
     .wdata_i(push_id_i),
     .re_i   (pop_i),
@@ -81,12 +83,13 @@ module hca_id_queues #(
   // Sorting, one queue at a time: up to the id that was its last. While one is wanted, `sort_at_q` walks to it. Whether
   // a popped id was the last one is known a cycle later; its queue, which fetches its next id meanwhile, is not named.
   logic [Queues-1:0] wanted_q, wanted, sort_at_q;
-  logic              sorting_q, here, start_q, check_q;
+  logic              sorting_q, here, pop_here, start_q, check_q;
   logic [QueueW-1:0] sort_queue_q;
   logic [IdW-1:0]    last_q, popped_q;
 
   assign wanted       = wanted_q & used_q;
   assign here         = (wanted & sort_at_q) != '0;
+  assign pop_here     = pop_i && pop_queue_i == sort_queue_q;
   assign sort_queue_o = sort_queue_q;
   assign sort_valid_o = sorting_q && !check_q && (valid_o & sort_at_q) != '0;
 
@@ -101,9 +104,9 @@ module hca_id_queues #(
     end else begin
       start_q  <= here && !sorting_q && !start_q;
       wanted_q <= (start_q ? wanted & ~sort_at_q : wanted) | sort_i;
-      check_q  <= (pop_at & sort_at_q) != '0;
+      check_q  <= pop_here;
       // It may have run empty since it was found.
-      if (start_q) sorting_q <= (used_q & ~pop_single & sort_at_q) != '0;
+      if (start_q) sorting_q <= (used_q & sort_at_q) != '0 && !(pop_here && (single_q & sort_at_q) != '0);
       else if (check_q && popped_q == last_q) sorting_q <= 1'b0;
       if (!sorting_q && !start_q && !here && wanted != '0) begin
         sort_queue_q <= sort_at_q[Queues-1] ? '0 : sort_queue_q + 1'b1;

@@ -76,18 +76,20 @@ module hca_sq_pick #(
   // Kinds have rounds of their own: with one for both, a slot of a group that is always open would bring it back to the
   // same neighbour each time.
   logic [Slots-1:0] rated_round_q, others_round_q, rated_left, first_left, others_left, from, from_q;
-  logic             use_rated, use_rated_q, found_q;
+  logic             use_rated, use_first, use_others, again_rated, again_others, use_rated_q, found_q;
 
-  assign use_rated   = rated_q != '0 && !(rated_last_q && others_q != '0);
-  assign rated_left  = rated_q & rated_round_q;
-  assign first_left  = first_q & others_round_q;
-  assign others_left = others_q & others_round_q;
-
-  always_comb begin
-    if (use_rated) from = (rated_left != '0) ? rated_left : rated_q;
-    else if (first_q != '0) from = (first_left != '0) ? first_left : first_q;
-    else from = (others_left != '0) ? others_left : others_q;
-  end
+  assign use_rated    = rated_q != '0 && !(rated_last_q && others_q != '0);
+  assign use_first    = !use_rated && first_q != '0;
+  assign use_others   = !use_rated && first_q == '0;
+  assign rated_left   = rated_q & rated_round_q;
+  assign first_left   = first_q & others_round_q;
+  assign others_left  = others_q & others_round_q;
+  // A round begins again. What all have in common is decided first: two LUTs are left for each.
+  assign again_rated  = rated_left == '0;
+  assign again_others = (first_q != '0) ? first_left == '0 : others_left == '0;
+  assign from         = ({Slots{use_rated}} & rated_q & (rated_round_q | {Slots{again_rated}}))
+                        | ((({Slots{use_first}} & first_q) | ({Slots{use_others}} & others_q))
+                           & (others_round_q | {Slots{again_others}}));
 
   always_ff @(posedge clk_i) begin
     if (rst_i) found_q <= 1'b0;
