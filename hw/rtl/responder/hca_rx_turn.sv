@@ -3,6 +3,7 @@
 // A value that comes with its item is all that there is in its beats, and takes no carry.
 module hca_rx_turn
   import hca_pkg::*;
+  import hca_rotate_pkg::rotate_up;
 (
   input  logic        all_i,        // no carry: the whole beat comes from this read
   input  logic [5:0]  rot_i,        // lanes, upwards
@@ -34,26 +35,8 @@ module hca_rx_turn
     return lanes[DataBytes-1:0] | lanes[2*DataBytes-1:DataBytes];
   endfunction
 
-  // Every byte `by` lanes further up, around: four places at once, three times.
-  function automatic beat_t turned(beat_t from, logic [5:0] by);
-    beat_t now, out;
-    out = from;
-    for (int unsigned lanes = 1; lanes < DataBytes; lanes *= 4) begin
-      now = out;
-      for (int unsigned i = 0; i < DataBytes; i++) begin
-        unique case (by[$clog2(lanes) +: 2])
-          2'd1:    out[8*i +: 8] = now[8 * ((i + DataBytes - lanes) % DataBytes) +: 8];
-          2'd2:    out[8*i +: 8] = now[8 * ((i + DataBytes - 2 * lanes) % DataBytes) +: 8];
-          2'd3:    out[8*i +: 8] = now[8 * ((i + DataBytes - 3 * lanes) % DataBytes) +: 8];
-          default: ;
-        endcase
-      end
-    end
-    return out;
-  endfunction
-
   assign of_value = value_lanes(rot_i);
-  assign turned_o = turned({read_i[DataW-1:64], by_value_i ? value_i : read_i[63:0]}, rot_i);
+  assign turned_o = rotate_up({read_i[DataW-1:64], by_value_i ? value_i : read_i[63:0]}, rot_i);
 
   always_comb begin
     for (int unsigned i = 0; i < DataBytes; i++) begin
