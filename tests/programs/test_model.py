@@ -1,10 +1,12 @@
 """Programs on cards without gates (`--model`): the same programs as on the RTL, and one card of each on a cable."""
 
 import re
+from pathlib import Path
 
 import pytest
 from pairs import end, run_pair
 
+HERE = Path(__file__).parent
 GID = {"eth": ["-g", "1"], "ib": []}  # an Ethernet port must send with a GID
 PERFTEST_GID = {"eth": ["-x", "1"], "ib": []}
 PINGPONGS = [
@@ -66,6 +68,35 @@ def test_perftest(hca, row, link, words):
     assert done.returncode == 0, done
     size = words[words.index("-s") + 1] if "-s" in words else "8"
     assert re.search(rf"^ *{size} +100 ", end(done, "client"), re.MULTILINE), done
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("design", [["--model"], []], ids=["model", "rtl"])
+@pytest.mark.parametrize("words", [PINGPONGS[0], PINGPONGS[2], *PERFTEST[:3]], ids="".join)
+def test_shared_memory(hca, row, design, words):
+    """Memory that the simulator has, too: pages, and what of a buffer is none."""
+    row(words[0], " ".join([*words[1:], *design, "--share-memory"]), "eth")
+    is_perftest = words in PERFTEST
+    words = [*words, *(PERFTEST_GID if is_perftest else GID)["eth"]]
+    done = run_pair(hca, words, [*words, "localhost"], *design, "--share-memory")
+    if not is_perftest:
+        assert_exchanged(done, words)
+    assert done.returncode == 0, done
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("shares", [True, False])
+def test_what_is_shared(hca, row, shares):
+    """Whole pages, as long as they are registered; a child of fork has its own."""
+    options = ["--share-memory"] * shares
+    row("ibv_reg_mr", " ".join(["(--model)", *options]), "eth")
+    words = ["python3", HERE / "share_end.py", "libibverbs.so.1"]
+    done = run_pair(hca, words, words, "--model", *options)
+    assert done.returncode == 0, done
+    counts = [64, 64, 0, 1] if shares else [0, 0, 0, 0]
+    registered, once, none, odd = (4096 * count for count in counts)
+    says = f"""registered {registered}\nchild True\nsame True\nonce {once}\nnone {none}\nodd {odd}\nsame True"""
+    assert end(done, "server") == end(done, "client") == says, done
 
 
 @pytest.mark.parametrize("kind", ["ethernet", "infiniband"])

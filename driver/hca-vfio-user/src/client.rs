@@ -17,6 +17,7 @@ use crate::protocol::{
     DmaMap, DmaUnmap, IoEventFd, IrqInfo, RegionAccess, RegionInfo, SetIrqs, irq, irq_data, region,
     region_flags,
 };
+use crate::registered::Registered;
 use crate::shared::{KICK_BYTES, KICK_OFFSET, SharedRegion};
 use crate::socket::{Connection, MAX_FDS, Message};
 use crate::version::{Capabilities, MAJOR, MINOR, decode_version, encode_version};
@@ -47,6 +48,7 @@ pub struct VfioUserDevice {
     activity: ActivityPage,
     /// Register writes do not take the link.
     posted: PostedWriter,
+    pub(crate) registered: Registered,
     start: Instant,
 }
 
@@ -156,18 +158,32 @@ impl VfioUserDevice {
             vectors,
             activity: region.activity(),
             posted: PostedWriter::new(region, kick, hang_up.into()),
+            registered: Registered::from_environment(),
             start: Instant::now(),
         })
+    }
+
+    /// Whether memory that is registered from now on is shared with the simulator where it can be, whatever the
+    /// environment says ([`SHARE_VARIABLE`](crate::SHARE_VARIABLE)).
+    pub fn share_memory(&mut self, shares: bool) {
+        self.registered.shares = shares;
     }
 
     fn link(&self) -> MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn map(&self, address: u64, len_bytes: usize, fds: &[BorrowedFd<'_>]) -> Result<(), DeviceError> {
+    /// Maps memory, if descriptors are given of the file that has it, from `offset` on.
+    pub(crate) fn map(
+        &self,
+        address: u64,
+        len_bytes: usize,
+        offset: u64,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), DeviceError> {
         let map = DmaMap {
             flags: READ_WRITE,
-            offset: 0,
+            offset,
             address,
             size: len_bytes as u64,
         };
@@ -185,6 +201,23 @@ impl VfioUserDevice {
                     reason,
                 })
             }
+        }
+    }
+
+    /// Ends a mapping of exactly this range.
+    pub(crate) fn unmap(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
+        let unmap = DmaUnmap {
+            flags: 0,
+            address: iova,
+            size: len_bytes as u64,
+        };
+        let reply = self.link().call(Command::DmaUnmap, &unmap.encode(), &[])?;
+        // To end nothing is no error there.
+        let ended = DmaUnmap::decode(&reply.payload).map_or(0, |ended| ended.size);
+        if reply.header.errno() == 0 && ended == unmap.size {
+            Ok(())
+        } else {
+            Err(DeviceError::NotMapped { iova, len_bytes })
         }
     }
 
@@ -337,34 +370,22 @@ impl Device for VfioUserDevice {
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
         let memory = Arc::new(SharedMem::new("hca-dma", len_bytes)?);
         let iova = ring_iova(&memory);
-        self.map(iova, memory.len_bytes(), memory.fd().as_slice())?;
+        self.map(iova, memory.len_bytes(), 0, memory.fd().as_slice())?;
         Ok(DmaBuf::new(memory, iova))
     }
 
     fn free_dma(&self, buf: DmaBuf) -> Result<(), DeviceError> {
-        self.unmap_dma(buf.iova(), buf.len_bytes())
+        self.unmap(buf.iova(), buf.len_bytes())
     }
 
     fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
         let iova = user_iova(&memory)?;
-        self.map(iova, memory.len_bytes(), &[])?;
+        self.register(iova, &memory)?;
         Ok(iova)
     }
 
     fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
-        let unmap = DmaUnmap {
-            flags: 0,
-            address: iova,
-            size: len_bytes as u64,
-        };
-        let reply = self.link().call(Command::DmaUnmap, &unmap.encode(), &[])?;
-        // To end nothing is no error there.
-        let ended = DmaUnmap::decode(&reply.payload).map_or(0, |ended| ended.size);
-        if reply.header.errno() == 0 && ended == unmap.size {
-            Ok(())
-        } else {
-            Err(DeviceError::NotMapped { iova, len_bytes })
-        }
+        self.deregister(iova, len_bytes)
     }
 
     fn progress(&self) {

@@ -15,8 +15,10 @@ mod client;
 mod header;
 mod posted;
 mod protocol;
+mod registered;
 mod ring;
 mod shared;
+mod shared_pages;
 mod socket;
 mod version;
 
@@ -29,5 +31,6 @@ pub use protocol::{
     device_info, irq, irq_data, region, region_flags,
 };
 pub use shared::{KICK_BYTES, KICK_OFFSET, SHARED_REGION_BYTES, SharedRegion};
+pub use shared_pages::SHARE_VARIABLE;
 pub use socket::{Connection, MAX_FDS, MAX_PAYLOAD_BYTES, Message};
 pub use version::{Capabilities, MAJOR, MINOR, decode_version, encode_version};

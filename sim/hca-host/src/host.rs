@@ -44,10 +44,10 @@ impl Host {
         self.functions.get_mut(usize::from(func))
     }
 
-    /// The program of a function is another process.
+    /// The program of a function is another process, which has to be asked for its memory.
     pub fn is_far(&self, func: u8) -> bool {
         let map = self.functions.get(usize::from(func));
-        map.is_some_and(IommuMap::is_remote)
+        map.is_some_and(IommuMap::is_far)
     }
 
     /// Reads for the card. Who is given a fault, or has one from the fetch, has it logged.

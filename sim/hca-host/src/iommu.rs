@@ -5,10 +5,12 @@ mod fetch;
 mod memory;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hca_dev::{load_bytes, store_bytes, store_line};
+use hca_dev::{SharedMem, load_bytes, store_bytes, store_line};
 
+use crate::backing::Backings;
 use crate::ranges::{Access, Mapping, Ranges, Unmapped};
 use crate::remote::{Remote, Target, Ticket};
 use crate::uses::RangeUses;
@@ -58,6 +60,8 @@ pub struct IommuMap {
 pub struct Mappings {
     ranges: Ranges,
     identity: RangeUses,
+    /// Files that memory of `identity` is in.
+    backings: Backings,
 }
 
 impl IommuMap {
@@ -76,9 +80,9 @@ impl IommuMap {
         }
     }
 
-    /// The program is another process.
-    pub(crate) fn is_remote(&self) -> bool {
-        matches!(self.program, Program::Remote(_))
+    /// The program is another process, which has to be asked for its memory.
+    pub(crate) fn is_far(&self) -> bool {
+        matches!(self.program, Program::Remote(_)) && !self.mappings.backings.are_usual()
     }
 
     fn remote(&mut self) -> Option<&mut Remote> {
@@ -155,6 +159,24 @@ impl IommuMap {
 
     /// Maps memory of the process named before at its own address.
     pub fn map_process(&mut self, addr: u64, len_bytes: u64) -> Result<(), MapError> {
+        self.map_of_process(addr, len_bytes)?;
+        self.mappings.backings.add_without(len_bytes);
+        Ok(())
+    }
+
+    /// The same of memory that the process has from a file: what lies at `addr` is at `offset` there.
+    pub fn map_shared_process(
+        &mut self,
+        addr: u64,
+        len_bytes: u64,
+        file: (Arc<SharedMem>, usize),
+    ) -> Result<(), MapError> {
+        self.map_of_process(addr, len_bytes)?;
+        self.mappings.backings.add(addr, len_bytes, file);
+        Ok(())
+    }
+
+    fn map_of_process(&mut self, addr: u64, len_bytes: u64) -> Result<(), MapError> {
         let bad = MapError::BadRange {
             iova: addr,
             len_bytes,
@@ -227,7 +249,11 @@ impl IommuMap {
             Some(ended) => ended,
             None => {
                 let end = iova.checked_add(len_bytes).filter(|end| *end > iova);
-                end.is_some_and(|end| self.mappings.identity.remove(iova, end))
+                let ended = end.is_some_and(|end| self.mappings.identity.remove(iova, end));
+                if ended {
+                    self.mappings.backings.remove(iova, len_bytes);
+                }
+                ended
             }
         };
         if ended {
@@ -342,7 +368,20 @@ impl IommuMap {
             return Ok((place, mapping.len_bytes - offset));
         }
         let left = self.mappings.identity.left(addr).ok_or(Cause::Unmapped)?;
-        Ok((self.theirs(addr), left))
+        match self.backing(addr) {
+            Some((ptr, in_file)) => Ok((Place::Ours(ptr), left.min(in_file))),
+            None => Ok((self.theirs(addr), left)),
+        }
+    }
+
+    /// Where memory of another process is in this one, too, if nothing that was started has to come before: otherwise it
+    /// is reached by its address, behind the rest.
+    #[inline]
+    fn backing(&self, addr: u64) -> Option<(*mut u8, u64)> {
+        match &self.program {
+            Program::Remote(remote) => self.mappings.backings.find(addr).filter(|_| remote.is_idle()),
+            _ => None,
+        }
     }
 
     /// At an address of the program's.
@@ -374,8 +413,13 @@ impl IommuMap {
             };
         }
         let left = self.mappings.identity.left(addr)?;
-        let is_ours = matches!(self.program, Program::Ours) && left >= len_bytes as u64;
-        is_ours.then_some((addr as *mut u8, false))
+        let (ptr, left) = match &self.program {
+            Program::Ours => (addr as *mut u8, left),
+            _ => self
+                .backing(addr)
+                .map(|(ptr, in_file)| (ptr, left.min(in_file)))?,
+        };
+        (left >= len_bytes as u64).then_some((ptr, false))
     }
 
     /// Copies out of memory, across mappings. On a fault the buffer holds no promise.
@@ -588,7 +632,7 @@ impl IommuMap {
 
 /// Where a byte lies.
 enum Place {
-    /// In this process.
+    /// In this process, too.
     Ours(*mut u8),
     /// In memory of the program's, shared or not.
     Theirs(Target),

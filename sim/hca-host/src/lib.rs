@@ -16,6 +16,7 @@
 //! assert!(beat.unwrap().err);
 //! ```
 
+mod backing;
 mod events;
 mod host;
 mod iommu;

@@ -45,7 +45,7 @@ const YIELDS: u32 = 64;
 const FAILED_WRITES_MAX: usize = 32;
 /// Whole lines that are written at once, where they follow each other: a call costs more than the bytes.
 const RUN_LINES_MAX: usize = 64;
-/// Rooms of reads that are kept to be used again, and the most bytes of one.
+/// Rooms of reads and runs that are kept to be used again, and the most bytes of one.
 const SPARE_MAX: usize = 4;
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
@@ -66,7 +66,7 @@ enum Access {
         strb: u64,
     },
     /// Whole lines that follow each other.
-    Run(Box<[u8]>),
+    Run(Vec<u8>),
 }
 
 struct Job {
@@ -91,7 +91,7 @@ struct Results {
     reads: HashMap<u64, Option<Vec<u8>>>,
     failed_writes: Vec<u64>,
     failed_count: u64,
-    /// Room of reads that have been taken.
+    /// Room of reads that have been taken, and of runs that are written.
     spare: Vec<Vec<u8>>,
 }
 
@@ -184,7 +184,10 @@ impl Common {
 
     fn run(&self, job: Job, memory: &dyn RemoteMemory) {
         match job.access {
-            Access::Run(bytes) => self.write_run(&job.target, &bytes, memory),
+            Access::Run(bytes) => {
+                self.write_run(&job.target, &bytes, memory);
+                lock(&self.results).give_back(bytes);
+            }
             Access::Read { len_bytes } => {
                 let mut bytes = lock(&self.results).spare.pop().unwrap_or_default();
                 bytes.resize(len_bytes, 0);
@@ -469,7 +472,10 @@ impl Remote {
 
     /// Whole lines that follow each other.
     pub(crate) fn start_run(&mut self, target: Target, bytes: &[u8]) {
-        self.last_write = self.start(target, Access::Run(bytes.into()));
+        let mut room = lock(&self.common.results).spare.pop().unwrap_or_default();
+        room.clear();
+        room.extend_from_slice(bytes);
+        self.last_write = self.start(target, Access::Run(room));
         if self.waiting.len() >= WAKE_AT {
             self.flush();
         }

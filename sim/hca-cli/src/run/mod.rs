@@ -33,6 +33,8 @@ const BETWEEN: &str = "---";
 const SERVER: &str = "127.0.0.1";
 /// 1: our libibverbs takes function 0 of a card first.
 const MANAGER_VARIABLE: &str = "HCA_MANAGER";
+/// 1: our libibverbs shares registered memory with the simulator.
+const SHARE_VARIABLE: &str = hca_vfio_user::SHARE_VARIABLE;
 
 const EXAMPLES: &str = "Examples:
   hca run --card 0 -- ibv_devinfo -v
@@ -105,6 +107,10 @@ pub struct Args {
     /// Programs take function 0 of their card, which alone may configure ports and use raw packets, if it is free
     #[arg(long)]
     manager: bool,
+    /// Pages of registered memory are shared with the cards instead of copied by the kernel: with --model large messages
+    /// are several times faster
+    #[arg(long)]
+    share_memory: bool,
     #[command(flatten, next_help_heading = "Options of --pair")]
     topology: Topology,
     /// Program and arguments
@@ -125,6 +131,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             sysfs: !args.no_sysfs,
             sockets: args.sockets,
             manager: args.manager,
+            share_memory: args.share_memory,
             report: args.report,
             json: args.json.clone(),
             timeout: args.timeout,
@@ -149,6 +156,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut command = command(&args.words, folder.path(), args.card, &before)?;
     if args.manager {
         command.env(MANAGER_VARIABLE, "1");
+    }
+    if args.share_memory {
+        command.env(SHARE_VARIABLE, "1");
     }
     if !args.no_sysfs {
         match may_show() {

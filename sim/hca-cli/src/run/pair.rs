@@ -22,7 +22,7 @@ use super::namespace::{self, Isolation};
 use super::outcome::{Outcome, finish};
 use super::simulator::Simulator;
 use super::wait::{Cause, Wait};
-use super::{MANAGER_VARIABLE, command};
+use super::{MANAGER_VARIABLE, SHARE_VARIABLE, command};
 use crate::files::FileError;
 use crate::sim::topology::Topology;
 
@@ -36,6 +36,8 @@ pub struct Options {
     pub sockets: bool,
     /// Programs take function 0 of their card.
     pub manager: bool,
+    /// Registered memory is shared with the simulator.
+    pub share_memory: bool,
     /// What the cards saw is printed.
     pub report: bool,
     /// Where the document goes.
@@ -78,9 +80,13 @@ pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> R
         command(words[0], home, Some(0), &before)?,
         command(words[1], home, Some(1), &before)?,
     ];
-    if options.manager {
+    let variables = [
+        (options.manager, MANAGER_VARIABLE),
+        (options.share_memory, SHARE_VARIABLE),
+    ];
+    for (_, variable) in variables.iter().filter(|(is_set, _)| *is_set) {
         for command in &mut commands {
-            command.env(MANAGER_VARIABLE, "1");
+            command.env(variable, "1");
         }
     }
     pair.keep = options.keep.as_deref().map(Keep::begin).transpose()?;

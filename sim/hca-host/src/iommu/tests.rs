@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hca_dev::{SharedMem, UserMemory};
 
@@ -103,6 +104,114 @@ fn an_abandoned_map_keeps_rings_and_loses_writes() {
     );
     map.clear();
     assert!(map.write_line(9, 0, 0x20_0000, &line, u64::MAX).is_err());
+}
+
+/// A process with a page of its own at 0x20_0000 and two of a file behind it.
+struct Process {
+    own: Arc<SharedMem>,
+    file: Arc<SharedMem>,
+    accesses: AtomicU64,
+}
+
+impl Process {
+    fn at(&self, addr: u64) -> *mut u8 {
+        self.accesses.fetch_add(1, Ordering::Relaxed);
+        let offset = (addr - 0x20_0000) as usize;
+        match offset.checked_sub(4096) {
+            None => self.own.as_ptr().wrapping_add(offset),
+            Some(offset) => self.file.as_ptr().wrapping_add(offset),
+        }
+    }
+}
+
+impl RemoteMemory for Process {
+    fn read(&self, addr: u64, out: &mut [u8]) -> bool {
+        // SAFETY: accesses here do not cross from one to the other.
+        unsafe { load_bytes(self.at(addr), out) };
+        true
+    }
+
+    fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        // SAFETY: as above.
+        unsafe { store_bytes(self.at(addr), bytes) };
+        true
+    }
+}
+
+fn read_all(map: &mut IommuMap, addr: u64, len_bytes: usize) -> Vec<u8> {
+    let mut out = vec![0; len_bytes];
+    match map.read(0, addr, &mut out).unwrap() {
+        Found::Now => {}
+        Found::Later(fetch) => {
+            assert!(fetch.wait_for(Duration::from_secs(60)));
+            fetch.finish(&mut out).unwrap();
+        }
+    }
+    out
+}
+
+#[test]
+fn memory_of_a_process_with_a_file_is_reached_without_it() {
+    let [(own, _), (file, _)] = [shared(4096), shared(8192)];
+    let accesses = AtomicU64::new(0);
+    let process = Arc::new(Process {
+        own,
+        file: file.clone(),
+        accesses,
+    });
+    let mut map = IommuMap::default();
+    map.set_process(Remote::new(process.clone(), Arc::new(Nobody)).unwrap());
+    map.map_process(0x20_0000, 4096).unwrap();
+    assert!(map.is_far());
+    map.map_shared_process(0x20_1000, 8192, (file.clone(), 0))
+        .unwrap();
+    assert!(!map.is_far());
+    let line = Line(std::array::from_fn(|i| i as u8 + 1));
+    map.write_line(0, 0, 0x20_1fc0, &line, u64::MAX).unwrap();
+    assert_eq!(map.write_lines(0, 0, 0x20_2000, &[9; 4096]), (4096, Ok(())));
+    assert_eq!(read_all(&mut map, 0x20_1fc0, 64), line.0);
+    assert_eq!(process.accesses.load(Ordering::Relaxed), 0);
+    assert_eq!(map.shared_writes(), 0, "no ring");
+    // Across the border, and behind what is under way.
+    map.write_line(0, 0, 0x20_0fc0, &Line([3; 64]), u64::MAX).unwrap();
+    assert_eq!(map.write_lines(0, 0, 0x20_1000, &[4; 128]), (128, Ok(())));
+    let both = read_all(&mut map, 0x20_0fc0, 128);
+    assert_eq!((&both[..64], &both[64..]), (&[3; 64][..], &[4; 64][..]));
+    assert!(process.accesses.load(Ordering::Relaxed) >= 2);
+    // A process that is no more has no memory, whoever else has it.
+    map.abandon();
+    let ended = map.read(0, 0x20_1000, &mut [0; 64]).err();
+    assert_eq!(ended, Some(Fault::read(0, 0x20_1000, Cause::Ended)));
+    map.write_line(0, 0, 0x20_1000, &line, u64::MAX).unwrap();
+    // SAFETY: inside the mapping.
+    assert_eq!(unsafe { *file.as_ptr() }, 4);
+    map.clear();
+    // Ours, the process's, and what is here.
+    assert_eq!(Arc::strong_count(&file), 2);
+}
+
+#[test]
+fn a_file_that_is_unmapped_leaves_the_address() {
+    let [(own, _), (file, _)] = [shared(4096), shared(8192)];
+    let accesses = AtomicU64::new(0);
+    let process = Arc::new(Process {
+        own,
+        file: file.clone(),
+        accesses,
+    });
+    let mut map = IommuMap::default();
+    map.set_process(Remote::new(process.clone(), Arc::new(Nobody)).unwrap());
+    map.map_shared_process(0x20_1000, 8192, (file.clone(), 0))
+        .unwrap();
+    map.map_process(0x20_1000, 64).unwrap();
+    map.write_line(0, 0, 0x20_1000, &Line([5; 64]), u64::MAX).unwrap();
+    assert!(map.unmap(0x20_1000, 8193).is_err());
+    map.unmap(0x20_1000, 8192).unwrap();
+    assert_eq!(process.accesses.load(Ordering::Relaxed), 0);
+    assert_eq!(read_all(&mut map, 0x20_1000, 64), [5; 64]);
+    assert_eq!(process.accesses.load(Ordering::Relaxed), 1);
+    map.unmap(0x20_1000, 64).unwrap();
+    assert!(map.is_empty() && map.read(0, 0x20_1000, &mut [0; 8]).is_err());
 }
 
 #[test]

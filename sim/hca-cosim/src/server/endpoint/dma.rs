@@ -1,5 +1,6 @@
 //! Memory that a client maps and unmaps.
 
+use hca_dev::RING_IOVA_BASE;
 use hca_host::{Access, IommuMap, MapError, Memory};
 use hca_vfio_user::{DmaMap, DmaUnmap, Header};
 
@@ -42,6 +43,13 @@ impl Endpoint {
             return Err(libc::ENOSPC);
         }
         let mapped = match given {
+            // Registered memory of a program that has it from a file: buffers overlap there, too.
+            Given::Memory { memory, offset } if process_memory && map.address < RING_IOVA_BASE => {
+                if access != Access::ReadWrite {
+                    return Err(libc::ENOTSUP);
+                }
+                iommu.map_shared_process(map.address, map.size, (memory, offset))
+            }
             Given::Memory { memory, offset } => {
                 iommu.map_for(map.address, map.size, Memory::Shared { memory, offset }, access)
             }
