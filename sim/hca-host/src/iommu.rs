@@ -374,8 +374,8 @@ impl IommuMap {
         }
     }
 
-    /// Where memory of another process is in this one, too, if nothing that was started has to come before: otherwise it
-    /// is reached by its address, behind the rest.
+    /// Where memory of another process is in this one, too, if nothing that was started has to come before: otherwise
+    /// it is reached by its address, behind the rest.
     #[inline]
     fn backing(&self, addr: u64) -> Option<(*mut u8, u64)> {
         match &self.program {

@@ -1,5 +1,5 @@
-//! Private pages of registered memory that become shared in their place, so that the simulated card has them without the
-//! kernel in between: for a program with [`SHARE_VARIABLE`] of "1".
+//! Private pages of registered memory that become shared in their place, so that the simulated card has them, too,
+//! without the kernel in between: for a program with [`SHARE_VARIABLE`] of "1".
 //!
 //! When memory is registered, the pages that lie wholly inside it are copied into a memfd, which then is mapped where
 //! they were; once no registration is left, it is the other way round. Whoever writes there meanwhile waits

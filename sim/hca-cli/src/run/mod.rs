@@ -107,8 +107,8 @@ pub struct Args {
     /// Programs take function 0 of their card, which alone may configure ports and use raw packets, if it is free
     #[arg(long)]
     manager: bool,
-    /// Pages of registered memory are shared with the cards instead of copied by the kernel: with --model large messages
-    /// are several times faster
+    /// Pages of registered memory are shared with the cards instead of copied by the kernel: with --model long messages
+    /// are several times as fast
     #[arg(long)]
     share_memory: bool,
     #[command(flatten, next_help_heading = "Options of --pair")]

@@ -1,7 +1,7 @@
 //! Clients that harm, and neighbours that must not notice (D15, SYS-7).
 
 use crate::simulator::{Client, PATIENCE, Simulator, transfers};
-use hca_dev::SharedMem;
+use hca_dev::{RING_IOVA_BASE, SharedMem};
 use hca_link::LinkKind;
 use hca_system_tests::raw::{RawClient, read_config, read_of};
 use hca_vfio_user::{Command, DmaMap, SetIrqs, eventfd, irq, irq_data, region};
@@ -118,7 +118,7 @@ fn descriptors_of_the_wrong_kind_are_refused() {
     let map = DmaMap {
         flags: 3,
         offset: 0,
-        address: 0x10_0000,
+        address: RING_IOVA_BASE + 0x10_0000,
         size: 4096,
     };
     let sealed = SharedMem::new("sealed", 4096).unwrap();
