@@ -166,6 +166,7 @@ def test_what_is_there_is_true(simulators, row, options):
     assert_true(alone["cards"]["hca0"], sim.info(1))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_of_a_topology(simulators, row, tmp_path, name):
     row("files in /sys/class/infiniband", name, "ib" if TOPOLOGIES[name] is None else "eth")

@@ -211,7 +211,7 @@ impl Port {
     /// Its port_cap_flags.
     pub fn capabilities(&self) -> u32 {
         let sm = if self.is_sm { port_cap::SM } else { 0 };
-        port_cap_flags(self.infiniband()) | sm | port_cap::AUTO_MIGR
+        port_cap_flags(self.infiniband()) | sm
     }
 
     /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes
@@ -281,13 +281,14 @@ fn phys_state(phy_up: bool) -> u8 {
     if phy_up { PHYS_LINK_UP } else { PHYS_POLLING }
 }
 
-/// port_cap_flags of a personality.
+/// port_cap_flags of a personality; APM-2: each kind of port migrates.
 pub const fn port_cap_flags(infiniband: bool) -> u32 {
-    if infiniband {
+    let of_link = if infiniband {
         IB_CAPS
     } else {
         port_cap::IP_BASED_GIDS
-    }
+    };
+    of_link | port_cap::AUTO_MIGR
 }
 
 impl Port {

@@ -178,9 +178,9 @@ impl Requester {
     }
 
     /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE or a SEND
-    /// that ask for no answer. The first packet of a message is none of them, nor one that is sent again.
+    /// that ask for no answer, and of UC as many as would ask for none. The first packet of a message is none of them, nor one that is sent again.
     pub fn middles_ahead(&self, config: &QpConfig) -> u32 {
-        let sends_new = self.may_send() && self.cursor == self.sent && config.service.is_reliable();
+        let sends_new = self.may_send() && self.cursor == self.sent;
         let found = self.queue.iter().rev().find(|wqe| wqe.contains(self.cursor));
         let Some(wqe) = found.filter(|wqe| sends_new && wqe.is_smooth && !self.lacks_credit(wqe)) else {
             return 0;
@@ -193,9 +193,11 @@ impl Requester {
         let every = config.manners.ask_every.max(1);
         let to_ask = every - 1 - at % every;
         let ahead = self.cursor.distance_from(self.una) as u32 + 1;
-        to_last
-            .min(to_ask)
-            .min(config.manners.window.saturating_sub(ahead))
+        let in_window = match config.service.is_reliable() {
+            true => config.manners.window.saturating_sub(ahead),
+            false => u32::MAX,
+        };
+        to_last.min(to_ask).min(in_window)
     }
 
     /// What was any packet becomes the next `count`, not more than [`Requester::middles_ahead`], of which the last one
@@ -220,7 +222,9 @@ impl Requester {
         }
         self.cursor = self.cursor.wrapping_add(count);
         self.sent = self.cursor;
-        self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
+        if config.service.is_reliable() {
+            self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
+        }
         true
     }
 

@@ -295,8 +295,8 @@ impl Responder {
         if distance > 0 || (begins && self.incoming.is_open()) {
             self.incoming.drop_message();
         }
-        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes());
-        self.expected = packet.psn.wrapping_add(1);
+        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes() * packet.count);
+        self.expected = packet.psn.wrapping_add(packet.count);
         if !self.incoming.follows(operation) || !size {
             self.incoming.drop_message();
             return Ok(());
