@@ -51,6 +51,45 @@ fn partitions_match_as_in_the_vector() {
     }
 }
 
+/// REL-3, QPS-13: what is lost is sent again although a work request behind it has no memory any more, and that one has
+/// its turn.
+#[test]
+fn what_is_in_front_of_a_request_at_fault_is_sent_again() {
+    for lost in 0..8 {
+        let (mut pair, [(key, va), (there, there_va)]) = pair([0xffff; 2]);
+        let mut number = 0;
+        pair.drop_packet = Some(Box::new(move |from| {
+            number += usize::from(from == 0);
+            from == 0 && number == lost + 1
+        }));
+        for (id, key, len) in [(1, key, 4_000), (2, !key, 100)] {
+            let op = Op::Write {
+                va: there_va,
+                rkey: there,
+                imm: None,
+            };
+            let request = SendRequest {
+                flags: SendFlags {
+                    signaled: true,
+                    ..Default::default()
+                },
+                ..SendRequest::new(id, op, vec![Sge::new(key, va, len)])
+            };
+            pair.models[0].post_send(QPNS[0], request).unwrap();
+        }
+        pair.run(2_000);
+        let found: Vec<_> = pair.completions[0]
+            .iter()
+            .map(|wc| (wc.wr_id, wc.status))
+            .collect();
+        assert_eq!(
+            found,
+            [(1, WcStatus::Success), (2, WcStatus::LocProtErr)],
+            "packet {lost} of the first is lost"
+        );
+    }
+}
+
 /// QPS-17: a packet of the right QPN and PSN from somebody else is nobody's.
 #[test]
 fn strangers_are_not_heard() {

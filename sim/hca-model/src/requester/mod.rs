@@ -135,10 +135,14 @@ impl Requester {
         wqe.request.destination.map(|destination| destination.link)
     }
 
-    /// Something is left to send, and no wait keeps it back; the window may.
+    /// Something is left to send, and no wait keeps it back; the window may. What is before a WQE at fault is sent again
+    /// if it has to be.
     #[inline]
     pub fn may_send(&self) -> bool {
-        self.broken.is_none() && self.cursor != self.end && self.rnr_until.is_none()
+        let is_whole = self
+            .broken
+            .is_none_or(|broken| self.cursor.is_before(broken.first));
+        is_whole && self.cursor != self.end && self.rnr_until.is_none()
     }
 
     /// What was any packet becomes the next one. False: none may leave now. A WQE at fault becomes
