@@ -91,7 +91,7 @@ def test_what_is_shared(hca, row, shares):
     options = ["--share-memory"] * shares
     row("ibv_reg_mr", " ".join(["(--model)", *options]), "eth")
     words = ["python3", HERE / "share_end.py", "libibverbs.so.1"]
-    done = run_pair(hca, words, words, "--model", *options)
+    done = run_pair(hca, words, words, "--model", *options, before=["env", "-u", "HCA_SHARE_MEMORY"])
     assert done.returncode == 0, done
     counts = [64, 64, 0, 1] if shares else [0, 0, 0, 0]
     registered, once, none, odd = (4096 * count for count in counts)
