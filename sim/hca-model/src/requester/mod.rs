@@ -135,8 +135,8 @@ impl Requester {
         wqe.request.destination.map(|destination| destination.link)
     }
 
-    /// Something is left to send, and no wait keeps it back; the window may. What is before a WQE at fault is sent again
-    /// if it has to be.
+    /// Something is left to send, and no wait keeps it back; the window may. What is before a WQE at fault is sent
+    /// again if it has to be.
     #[inline]
     pub fn may_send(&self) -> bool {
         let is_whole = self
@@ -182,7 +182,8 @@ impl Requester {
     }
 
     /// Packets that leave next and change nothing before the one behind them does: MIDDLE packets of a WRITE or a SEND
-    /// that ask for no answer, and of UC as many as would ask for none. The first packet of a message is none of them, nor one that is sent again.
+    /// that ask for no answer, and of UC as many as would ask for none. The first packet of a message is none of them,
+    /// nor one that is sent again.
     pub fn middles_ahead(&self, config: &QpConfig) -> u32 {
         let sends_new = self.may_send() && self.cursor == self.sent;
         let found = self.queue.iter().rev().find(|wqe| wqe.contains(self.cursor));

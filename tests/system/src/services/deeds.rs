@@ -34,8 +34,11 @@ impl Services<'_> {
         let stage = match deed.deed {
             Deed::Drain => {
                 self.seats[seat].drained = false;
-                self.drain(seat)?;
-                Stage::Draining(seat)
+                if self.drain(conn, seat, QpState::Sqd)? {
+                    Stage::Draining(seat)
+                } else {
+                    Stage::Running
+                }
             }
             Deed::Error => {
                 self.move_to(seat, QpState::Err)?;
@@ -68,15 +71,28 @@ impl Services<'_> {
         Ok(())
     }
 
-    fn drain(&mut self, seat: usize) -> Result<(), RigError> {
+    /// To SQD, or back to RTS. False: its region is gone, and it has failed before.
+    fn drain(&mut self, conn: usize, seat: usize, state: QpState) -> Result<bool, RigError> {
+        let tells = state == QpState::Sqd;
+        let mask = if tells {
+            QpAttrMask::EN_SQD_ASYNC_NOTIFY
+        } else {
+            QpAttrMask::empty()
+        };
         let attr = QpAttr {
-            qp_state: QpState::Sqd,
-            en_sqd_async_notify: true,
+            qp_state: state,
+            en_sqd_async_notify: tells,
             ..QpAttr::default()
         };
-        match &mut self.seats[seat].handle {
-            Handle::Qp(qp) => Ok(qp.modify(&attr, QpAttrMask::STATE | QpAttrMask::EN_SQD_ASYNC_NOTIFY)?),
-            _ => Err(wrong(format!("seat {seat} has no send queue"))),
+        let qp = match &mut self.seats[seat].handle {
+            Handle::Qp(qp) => qp,
+            Handle::Target(_) => return Err(wrong(format!("seat {seat} has no send queue"))),
+            Handle::Gone => return Ok(false),
+        };
+        match qp.modify(&attr, mask | QpAttrMask::STATE) {
+            Ok(()) => Ok(true),
+            Err(_) if self.conns[conn].may_fail && qp.query()?.qp_state == QpState::Err => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -96,7 +112,7 @@ impl Services<'_> {
                 if !self.seats[seat].drained {
                     return Ok(false);
                 }
-                self.move_to(seat, QpState::Rts)?;
+                self.drain(conn, seat, QpState::Rts)?;
                 self.conns[conn].stage = Stage::Running;
                 Ok(true)
             }
