@@ -448,6 +448,15 @@ impl<'a> Services<'a> {
                 self.seats[seat].drained = true;
                 Ok(())
             }
+            // It was drained, and fails for want of its region.
+            EventKind::SqDrained
+                if conn.may_fail
+                    && matches!(conn.stage, Stage::Falling { .. })
+                    && !self.seats[seat].drained =>
+            {
+                self.seats[seat].drained = true;
+                Ok(())
+            }
             EventKind::QpLastWqeReached if !self.seats[seat].last_wqe => {
                 self.seats[seat].last_wqe = true;
                 Ok(())
