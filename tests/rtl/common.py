@@ -24,6 +24,7 @@ PKG = RTL / "pkg" / "hca_pkg.sv"
 MAD_PKG = RTL / "pkg" / "hca_mad_pkg.sv"
 LINK_PKG = RTL / "link" / "hca_link_pkg.sv"
 RX_PKG = RTL / "responder" / "hca_rx_pkg.sv"
+WIRE_PKG = RTL / "wire" / "hca_wire_pkg.sv"
 SHARED = {"hca_pkg": PKG, "hca_mad_pkg": MAD_PKG, "hca_link_pkg": LINK_PKG}
 
 
@@ -32,18 +33,20 @@ SHARED = {"hca_pkg": PKG, "hca_mad_pkg": MAD_PKG, "hca_link_pkg": LINK_PKG}
 
 @functools.cache
 def layouts():
-    """{struct name: (width, {field: (lsb, width)})} for every packed struct of the shared packages and hca_rx_pkg."""
+    """{struct name: (width, {field: (lsb, width)})} for every packed struct of the shared packages, hca_rx_pkg and
+    hca_wire_pkg."""
     from pyslang.driver import Driver
 
     driver = Driver()
     driver.addStandardArgs()
-    files = " ".join(map(str, [*SHARED.values(), RX_PKG]))
+    files = " ".join(map(str, [*SHARED.values(), RX_PKG, WIRE_PKG]))
     if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {files}") and driver.processOptions()
             and driver.parseAllSources()):
         raise RuntimeError(f"{PKG}: slang cannot read it")
     found = {}
     compilation = driver.createCompilation()
-    for member in [member for package in (*SHARED, "hca_rx_pkg") for member in compilation.getPackage(package)]:
+    packages = (*SHARED, "hca_rx_pkg", "hca_wire_pkg")
+    for member in [member for package in packages for member in compilation.getPackage(package)]:
         if "TypeAlias" not in str(member.kind):
             continue
         kind = member.targetType.type.canonicalType

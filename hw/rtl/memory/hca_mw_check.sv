@@ -92,6 +92,7 @@ module hca_mw_check
     bound.remote_write  = access[RemoteWriteBit];
     bound.remote_read   = access[RemoteReadBit];
     bound.remote_atomic = access[RemoteAtomicBit];
+    bound.flush_global  = 1'b0;   // a work request cannot give it, and a region does not hand it on
     bound.mw_bind       = 1'b0;
     bound.zero_based    = access[ZeroBasedBit];
     bound.tag           = op_i.key[7:0];

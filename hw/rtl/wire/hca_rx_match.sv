@@ -7,7 +7,8 @@
 // five bits of the key there is a row of 32 words (hca_rule_slice). To write one takes a cycle for each value of five
 // bits, while busy_o is high; rule_wr_i.row holds until it falls, and no other rule comes. A rule that is not valid
 // counts for nothing from the cycle after its write, a new one from the end of this time on. A valid one may be written
-// again, with another `yields`: its answers stay the same. To look at something else it is made invalid first.
+// again, with another `yields`: its answers stay the same. To look at something else it is made invalid first. Each
+// frame has the rules of one moment, before a write or after it (tests/rtl/wire/test_rx_match.py).
 module hca_rx_match
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -128,10 +129,9 @@ module hca_rx_match
       if (rule_wr_i.valid && !rule_wr_i.row.valid) valid_q <= valid_q & ~write_rule;
       else if (busy_q && (&step_q)) valid_q <= valid_q | write_rule;
     end
-    if (rule_wr_i.valid) begin
-      port_q[rule_wr_i.index]   <= PortW'(rule_wr_i.row.port);
-      yields_q[rule_wr_i.index] <= rule_wr_i.row.yields;
-    end
+    if (rule_wr_i.valid) port_q[rule_wr_i.index] <= PortW'(rule_wr_i.row.port);
+    // Stage 4 looks two cycles after stage 2: frames that have matched the rule as it was yield as it did.
+    if (busy_q && step_q == 5'd1) yields_q[rule_wr_i.index] <= rule_wr_i.row.yields;
     step_q <= busy_q ? step_q + 1'b1 : '0;
   end
 

@@ -59,8 +59,8 @@ class Card:
         shift = rng.choice((DIRECT, 12, 21))
         start = 0x1000_0000 + rng.getrandbits(20)
         return dict(common, valid=rng.random() < 0.9, local_write=rng.getrandbits(1), mw_bind=rng.random() < 0.8,
-                    start=start, length=5000, page_shift=shift, iova=rng.getrandbits(40) << 6,
-                    list_offset=0 if shift == DIRECT else start % (1 << shift))
+                    flush_global=rng.getrandbits(1), start=start, length=5000, page_shift=shift,
+                    iova=rng.getrandbits(40) << 6, list_offset=0 if shift == DIRECT else start % (1 << shift))
 
     def written(self, word):
         """A row is written: whole, in place."""
@@ -158,7 +158,8 @@ def verdict(card, op, wqe):
         "page_shift": region["page_shift"], "iova": region["iova"] + (offset if direct else 0),
         "remote_write": bool(wqe["access"] & REMOTE_WRITE), "remote_read": bool(wqe["access"] & REMOTE_READ),
         "remote_atomic": bool(wqe["access"] & REMOTE_ATOMIC), "zero_based": bool(wqe["access"] & ZERO_BASED),
-        "local_write": 0, "mw_bind": 0, **({} if direct else {"list_offset": region["list_offset"] + offset})}
+        "local_write": 0, "mw_bind": 0, "flush_global": 0,
+        **({} if direct else {"list_offset": region["list_offset"] + offset})}
 
 
 def random_op(card):

@@ -8,10 +8,10 @@ use common::{ALL_MTUS, BOTH_LINKS, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, Pai
 use hca_cosim::Design;
 use hca_host::PcieParams;
 use hca_link::LinkKind;
-use hca_system_tests::{RigConfig, path};
+use hca_system_tests::{Dev, RigConfig, path};
 use hca_verbs::{
-    Access, ConnectOptions, Flush, Mtu, PostError, QpState, SendFlags, SendOp, SendWr, Service, WcOpcode,
-    WcStatus, WorkCompletion, WrData,
+    Access, ConnectOptions, FastMr, Flush, MrOptions, Mtu, Mw, MwType, PageSize, PostError, QpState, RawQp,
+    SendFlags, SendOp, SendWr, Service, Sge, WcOpcode, WcStatus, WorkCompletion, WrData, next_rkey,
 };
 use hca_wire::{ExtHeaders, Opcode, feth, reth};
 
@@ -309,6 +309,127 @@ fn refuse(kind: LinkKind, case: &str) {
     pair.rig.run(20_000);
     pair.check_memory(case);
     assert_eq!(pair.qps[1].query().unwrap().qp_state, QpState::Err, "{case}");
+}
+
+/// What a work request of node 1 makes good.
+enum Made {
+    Window(Mw<Dev>),
+    Fast(FastMr<Dev>),
+}
+
+/// Bytes that it is of.
+const MADE_BYTES: u32 = 5000;
+
+impl Made {
+    /// A window of type 2B, or a region for fast registration, which ask for these rights; made good through `qp`.
+    fn of(pair: &Pair, qp: &mut RawQp<Dev>, is_fast: bool, access: Access) -> Self {
+        let (pd, mr) = (&pair.rig.nodes[1].pd, &pair.mrs[1]);
+        let (made, op) = if is_fast {
+            let (mut fast, buf) = (pd.alloc_mr(4).unwrap(), pair.memory[1].buf());
+            let options = MrOptions {
+                page_size: PageSize::KiB4,
+                addr: Some(0x7700_0000_0000 + (buf.iova() + CANARY_BYTES) % 4096),
+                offset: CANARY_BYTES as usize,
+                length: Some(MADE_BYTES as usize),
+                ..MrOptions::new(access | Access::LOCAL_WRITE)
+            };
+            let op = fast.reg_op(next_rkey(fast.key()), buf, &options).unwrap();
+            (Self::Fast(fast), op)
+        } else {
+            let mut mw = pd.alloc_mw(MwType::Two).unwrap();
+            let key = next_rkey(mw.rkey());
+            let op = mw.bind_op(key, mr, mr.addr(), MADE_BYTES.into(), access);
+            mw.set_rkey(key);
+            (Self::Window(mw), op)
+        };
+        assert_eq!(run(pair, 1, qp, op, &[]), WcStatus::Success);
+        made
+    }
+
+    /// First address, and the key.
+    fn place(&self, pair: &Pair) -> (u64, u32) {
+        match self {
+            Self::Window(mw) => (pair.mrs[1].addr(), mw.rkey()),
+            Self::Fast(fast) => (fast.addr(), fast.key()),
+        }
+    }
+}
+
+/// One work request of a QP, and how it ends.
+fn run(pair: &Pair, node: usize, qp: &mut RawQp<Dev>, op: SendOp, sges: &[Sge]) -> WcStatus {
+    let wr = SendWr {
+        wr_id: 7,
+        op,
+        flags: SendFlags::SIGNALED,
+        data: WrData::Sges(sges),
+    };
+    qp.post_send(&[wr]).unwrap();
+    pair.wait(node).status
+}
+
+/// MEM-14, MEM-16: a work request has no bit for the right to FLUSH, so neither a window nor a region for fast
+/// registration has it, whoever asks for it, and whatever the region below a window has (decision 0074); of a
+/// range and of all, and of both placements. The key is good otherwise.
+#[test]
+fn keys_of_work_requests_do_not_give_it() {
+    let without = LOCAL_AND_REMOTE | Access::MW_BIND;
+    for kind in BOTH_LINKS {
+        for below in [without, without | Access::FLUSH_GLOBAL] {
+            let (config, options) = (RigConfig::new(83, kind), path(Mtu::Bytes1024));
+            let mut pair = Pair::new(&config, &options, REGION_BYTES, [ALL_RIGHTS, below]);
+            for bits in 0..16 {
+                let [is_fast, is_asked, persists, whole_region] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+                let asked = match is_asked {
+                    true => Access::REMOTE_WRITE | Access::FLUSH_GLOBAL,
+                    false => Access::REMOTE_WRITE,
+                };
+                let placement = if persists {
+                    Flush::PERSISTENT
+                } else {
+                    Flush::GLOBAL
+                };
+                let how = (placement, whole_region);
+                let what = format!("{kind:?}, {below:?}, fast {is_fast}, {asked:?}, {how:?}");
+                refuse_by(&mut pair, is_fast, asked, how, &what);
+            }
+            // The region's own key.
+            let flush = range(&pair, 1, 0, 8);
+            post(&mut pair, 1, flush);
+            let wanted = if below == without {
+                WcStatus::RemAccessErr
+            } else {
+                WcStatus::Success
+            };
+            assert_eq!(pair.wait(0).status, wanted, "{kind:?}, {below:?}");
+        }
+    }
+}
+
+fn refuse_by(pair: &mut Pair, is_fast: bool, asked: Access, (placement, whole): (u8, bool), what: &str) {
+    let mut qps = pair.more_qps(cap(), &path(Mtu::Bytes1024));
+    let made = Made::of(pair, &mut qps[1], is_fast, asked);
+    let (remote_addr, rkey) = made.place(pair);
+    let bytes = pair.expected(0, 77, 300);
+    pair.expect(1, 0, &bytes);
+    let sges = [pair.mrs[0].sge(77, 300)];
+    let write = SendOp::RdmaWrite { remote_addr, rkey };
+    assert_eq!(
+        run(pair, 0, &mut qps[0], write, &sges),
+        WcStatus::Success,
+        "{what}"
+    );
+    let flush = Flush {
+        remote_addr,
+        rkey,
+        length: 300,
+        placement,
+        whole_region: whole,
+    };
+    let status = run(pair, 0, &mut qps[0], SendOp::Flush(flush), &[]);
+    assert_eq!(status, WcStatus::RemAccessErr, "{what}");
+    pair.rig.run(5_000);
+    assert_eq!(qps[1].query().unwrap().qp_state, QpState::Err, "{what}");
+    pair.check_memory(what);
 }
 
 /// The last byte, no byte at the end, and all: what is just not refused. A region whose only right it is: it needs none
