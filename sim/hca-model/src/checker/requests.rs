@@ -36,6 +36,8 @@ struct Cause {
     /// PSN of a NAK, or of an answer beyond what was lost.
     psn: Psn,
     rnr: bool,
+    /// Number of the answer.
+    answer: u64,
 }
 
 /// Causes that are remembered: one that slow memory has kept from being acted on counts still.
@@ -60,6 +62,9 @@ pub(super) struct Requests {
     causes: VecDeque<Cause>,
     retries: u32,
     rnr_retries: u32,
+    /// Answers that have arrived, and of them the last one that was progress.
+    answers: u64,
+    progress: u64,
     /// Not before this time, this PSN.
     rnr_wait: Option<(u64, Psn, u64)>,
     /// When its packets were last not in one row.
@@ -85,6 +90,8 @@ impl Requests {
             causes: VecDeque::new(),
             retries: 0,
             rnr_retries: 0,
+            answers: 0,
+            progress: 0,
             rnr_wait: None,
             pass_ns: 0,
             dead_ns: None,
@@ -132,7 +139,8 @@ impl Requests {
         if self.causes.len() == CAUSES {
             self.causes.pop_front();
         }
-        self.causes.push_back(Cause { psn, rnr });
+        let answer = self.answers;
+        self.causes.push_back(Cause { psn, rnr, answer });
     }
 
     /// How far an answer to everything before a PSN leads: not past data that has not come.
@@ -159,6 +167,7 @@ impl Requests {
         if is_old {
             return;
         }
+        self.answers += 1;
         let syndrome = packet.ext.aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome));
         let acks = matches!(syndrome, Some(Syndrome::Ack { .. }));
         let next = packet.psn.wrapping_add(1);
@@ -204,6 +213,7 @@ impl Requests {
             self.answered = reached;
             self.ahead.retain(|psn| psn.is_after(reached));
             (self.retries, self.rnr_retries) = (0, 0);
+            self.progress = self.answers;
         }
     }
 
@@ -286,6 +296,10 @@ impl Requests {
         }
         if spec.selective && (!self.ahead.is_empty() || self.may_have_lost_data(to, spec)) {
             // Data comes, and what is missing in it is asked for until it is there: that costs no retry.
+            return Ok(());
+        }
+        if cause.is_some_and(|cause| cause.answer < self.progress) {
+            // It went back, with a retry, and had all of them again when progress came, before the packet left.
             return Ok(());
         }
         self.retries += 1;
