@@ -172,7 +172,11 @@ impl Services<'_> {
             gid_index: plan.gid_index,
             rd_atomic: plan.rd_atomic,
             timeout: self.timeout,
-            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+            access: Access::LOCAL_WRITE
+                | Access::REMOTE_WRITE
+                | Access::REMOTE_READ
+                | Access::REMOTE_ATOMIC
+                | Access::FLUSH_GLOBAL,
             ..path(mtu(plan.mtu_bytes))
         }
     }

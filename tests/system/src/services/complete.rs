@@ -222,7 +222,21 @@ impl Services<'_> {
                 }
                 Ok(())
             }
-            Kind::Add | Kind::Swap => {
+            // What it speaks of is in memory when it completes.
+            Kind::Flush { whole } => {
+                let born = self.lanes[lane].born;
+                for before in &plan.messages[born..at] {
+                    let (of, written) = before.remote;
+                    let is_spoken_of = of == region && (whole || written == place);
+                    if !matches!(before.kind, Kind::Write { .. }) || !is_spoken_of {
+                        continue;
+                    }
+                    let bytes = gather(&self.ledgers[before.local.0], &before.local.1);
+                    self.arrived(of, written.offset, &bytes, here)?;
+                }
+                Ok(())
+            }
+            Kind::Add | Kind::Swap | Kind::MaskedAdd { .. } | Kind::MaskedSwap { .. } => {
                 let found = self.ledgers[*from].found(pieces[0].offset, 8)?;
                 self.ledgers[*from].must(pieces[0].offset, &found);
                 let found = u64::from_le_bytes(found.try_into().unwrap_or_default());
@@ -270,6 +284,9 @@ fn judge_send(message: &Message, wc: &WorkCompletion, here: &str) -> Result<(), 
         Kind::Read => (WcOpcode::RdmaRead, Some(message.len)),
         Kind::Add => (WcOpcode::FetchAdd, Some(8)),
         Kind::Swap => (WcOpcode::CompSwap, Some(8)),
+        Kind::MaskedAdd { .. } => (WcOpcode::MaskedFetchAdd, Some(8)),
+        Kind::MaskedSwap { .. } => (WcOpcode::MaskedCompSwap, Some(8)),
+        Kind::Flush { .. } => (WcOpcode::Flush, Some(0)),
     };
     if wc.opcode != opcode || fetched.is_some_and(|len| wc.byte_len != len) {
         return Err(wrong(format!(

@@ -179,7 +179,7 @@ impl<'a> Draft<'a> {
     }
 
     fn seat(&mut self, conn: usize, node: usize, is_target: bool, pool: Option<usize>) -> usize {
-        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::MW_BIND;
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::MW_BIND | Access::FLUSH_GLOBAL;
         let region = self.region(node, rights, "target");
         let cqs = [self.cq(node), self.cq(node)];
         let seat = self.plan.seats.len();
@@ -286,11 +286,18 @@ impl<'a> Draft<'a> {
                 self.message(seat, goal)
             })
             .collect();
-        if field.is_some() {
+        if let Some(field) = field {
             for _ in 0..self.rng.between(1, 2 * MESSAGES_MAX) {
                 let at = self.rng.below(messages.len() as u32 + 1) as usize;
-                let atomic = self.atomic(seat, goals[0], node);
+                let atomic = self.atomic(seat, goals[0], node, field);
                 messages.insert(at, atomic);
+            }
+        }
+        if reliable && self.rng.percent(40) {
+            for _ in 0..self.rng.between(1, 4) {
+                let at = self.rng.below(messages.len() as u32 + 1) as usize;
+                let flush = self.flush(seat, goals[0], &messages[..at]);
+                messages.insert(at, flush);
             }
         }
         self.plan.seats[seat].lane = Some(self.plan.lanes.len());
@@ -405,15 +412,53 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn atomic(&mut self, seat: usize, goal: (Goal, usize), node: usize) -> Message {
+    fn atomic_kind(&mut self, field: u8) -> Kind {
+        let own = 0xff << (8 * field);
+        match self.rng.below(10) {
+            0..4 => Kind::Add,
+            4..6 => Kind::Swap,
+            // Of the lane's byte carries go on; its count stays below 128.
+            6..8 => Kind::MaskedAdd {
+                boundaries: self.rng.below_u64(u64::MAX) & !own | 0x80 << (8 * field),
+            },
+            _ => {
+                let compare_mask = self.rng.below_u64(u64::MAX) | own;
+                let swap_mask = self.rng.below_u64(u64::MAX) & compare_mask | own;
+                Kind::MaskedSwap {
+                    compare_mask,
+                    swap_mask,
+                }
+            }
+        }
+    }
+
+    /// Of the place of the last WRITE before it, of no bytes if there is none, or of the region.
+    fn flush(&mut self, seat: usize, goal: (Goal, usize), before: &[Message]) -> Message {
+        let whole = self.rng.percent(40);
+        let write = before
+            .iter()
+            .rfind(|message| matches!(message.kind, Kind::Write { .. }) && message.epoch.is_none());
+        let nothing = (self.plan.seats[goal.1].region, Piece { offset: 0, len: 0 });
+        Message {
+            kind: Kind::Flush { whole },
+            goal: goal.0,
+            len: 0,
+            local: (self.plan.seats[seat].region, Vec::new()),
+            remote: write.map_or(nothing, |write| write.remote),
+            imm: 0,
+            inline: false,
+            signaled: self.rng.percent(70),
+            solicited: false,
+            fence: self.rng.percent(20),
+            epoch: None,
+        }
+    }
+
+    fn atomic(&mut self, seat: usize, goal: (Goal, usize), node: usize, field: u8) -> Message {
         let region = self.plan.seats[seat].region;
         let words = self.plan.words[node].unwrap_or_else(|| unreachable!("lanes with a field have words"));
         let word = self.rng.below(self.filled[words].used / 8);
-        let kind = if self.rng.percent(60) {
-            Kind::Add
-        } else {
-            Kind::Swap
-        };
+        let kind = self.atomic_kind(field);
         Message {
             kind,
             goal: goal.0,

@@ -102,6 +102,19 @@ pub(super) enum Kind {
     Add,
     /// Compare and swap that would do the same.
     Swap,
+    /// Masked fetch and add that does the same: the fields of other lanes get nothing.
+    MaskedAdd {
+        boundaries: u64,
+    },
+    /// Masked compare and swap that would do the same: looks at the lane's byte at least, swaps what it looks at.
+    MaskedSwap {
+        compare_mask: u64,
+        swap_mask: u64,
+    },
+    /// FLUSH of what the lane has written to one place, or to the whole region.
+    Flush {
+        whole: bool,
+    },
 }
 
 impl Kind {
@@ -110,7 +123,10 @@ impl Kind {
     }
 
     pub fn is_atomic(self) -> bool {
-        matches!(self, Self::Add | Self::Swap)
+        matches!(
+            self,
+            Self::Add | Self::Swap | Self::MaskedAdd { .. } | Self::MaskedSwap { .. }
+        )
     }
 
     pub fn has_imm(self) -> bool {
@@ -260,6 +276,8 @@ impl ServicesPlan {
         let windows = self.conns.iter().filter(is_window).count();
         let fast = self.conns.iter().filter(|conn| conn.is_fast).count();
         let atomics = self.messages().filter(|message| message.kind.is_atomic()).count();
+        let is_flush = |message: &&Message| matches!(message.kind, Kind::Flush { .. });
+        let flushes = self.messages().filter(is_flush).count();
         let device = self.regions.iter().filter(|region| region.in_device).count();
         let groups = self.seats.iter().filter(|seat| seat.groups != 0).count();
         let counts = [
@@ -267,6 +285,7 @@ impl ServicesPlan {
             (windows, "windows"),
             (fast, "regions for fast registration"),
             (atomics, "atomics"),
+            (flushes, "FLUSHes"),
             (device, "regions of device memory"),
             (groups, "members of groups"),
         ];
@@ -310,6 +329,13 @@ pub(crate) fn undrawn<'p>(plans: impl Iterator<Item = &'p ServicesPlan> + Clone)
     let pool = |is: &dyn Fn(&PoolPlan) -> bool| any(&|plan| plan.pools.iter().any(is));
     let shared = |is: &dyn Fn(&SharedPlan) -> bool| pool(&|pool| pool.shared.as_ref().is_some_and(is));
     let message = |is: &dyn Fn(&Message) -> bool| any(&|plan| plan.messages().any(is));
+    let reliable = |service: Service, is: &dyn Fn(Kind) -> bool| {
+        any(&|plan| {
+            let of_it = |lane: &&LanePlan| plan.seats[lane.seat].service == service;
+            let mut messages = plan.lanes.iter().filter(of_it).flat_map(|lane| &lane.messages);
+            messages.any(|message| is(message.kind))
+        })
+    };
     let cq = |is: &dyn Fn(&CqPlan) -> bool| any(&|plan| plan.cqs.iter().flatten().any(is));
     let deed = |wanted: Deed| any(&|plan| plan.deeds.iter().any(|deed| deed.deed == wanted));
     let region = |what: &str| {
@@ -363,6 +389,34 @@ pub(crate) fn undrawn<'p>(plans: impl Iterator<Item = &'p ServicesPlan> + Clone)
         (
             "a compare and swap",
             message(&|message| message.kind == Kind::Swap),
+        ),
+        (
+            "a masked fetch and add of RC",
+            reliable(Service::Rc, &|kind| matches!(kind, Kind::MaskedAdd { .. })),
+        ),
+        (
+            "a masked fetch and add of XRC",
+            reliable(Service::Xrc, &|kind| matches!(kind, Kind::MaskedAdd { .. })),
+        ),
+        (
+            "a masked compare and swap of RC",
+            reliable(Service::Rc, &|kind| matches!(kind, Kind::MaskedSwap { .. })),
+        ),
+        (
+            "a masked compare and swap of XRC",
+            reliable(Service::Xrc, &|kind| matches!(kind, Kind::MaskedSwap { .. })),
+        ),
+        (
+            "a FLUSH of RC",
+            reliable(Service::Rc, &|kind| matches!(kind, Kind::Flush { .. })),
+        ),
+        (
+            "a FLUSH of a place of XRC",
+            reliable(Service::Xrc, &|kind| kind == Kind::Flush { whole: false }),
+        ),
+        (
+            "a FLUSH of a region of XRC",
+            reliable(Service::Xrc, &|kind| kind == Kind::Flush { whole: true }),
         ),
         ("inline data", message(&|message| message.inline)),
         ("16 pieces", message(&|message| message.local.1.len() == 16)),

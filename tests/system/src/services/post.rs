@@ -1,6 +1,6 @@
 //! Posts sends, receives, and the work of windows.
 
-use hca_verbs::{Datagram, RecvWr, SendFlags, SendOp, SendWr, Sge, WrData, next_rkey};
+use hca_verbs::{Datagram, Flush, RecvWr, SendFlags, SendOp, SendWr, Sge, WrData, next_rkey};
 use hca_wire::QPN_MULTICAST;
 
 use super::build::QKEY;
@@ -206,7 +206,7 @@ impl Services<'_> {
         let bytes = gather(&self.ledgers[*from], pieces);
         let (region, place) = message.remote;
         match message.kind {
-            Kind::Send { .. } => {}
+            Kind::Send { .. } | Kind::Flush { .. } => {}
             Kind::Write { .. } => self.ledgers[region].may(place.offset, &bytes),
             Kind::Read => {
                 let coming = self.ledgers[region].expected(place.offset, place.len).to_vec();
@@ -214,9 +214,14 @@ impl Services<'_> {
                     self.ledgers[*from].may(offset, bytes);
                 }
             }
-            Kind::Add | Kind::Swap => {
+            Kind::Add | Kind::Swap | Kind::MaskedAdd { .. } | Kind::MaskedSwap { .. } => {
                 let word = (region, place.offset / 8);
-                let compare = (message.kind == Kind::Swap).then(|| self.words.newest(word));
+                let mask = match message.kind {
+                    Kind::Swap => Some(u64::MAX),
+                    Kind::MaskedSwap { compare_mask, .. } => Some(compare_mask),
+                    _ => None,
+                };
+                let compare = mask.map(|mask| (self.words.newest(word), mask));
                 let asked = Asked {
                     word,
                     lane,
@@ -268,6 +273,11 @@ impl Services<'_> {
         };
         let remote_addr = base + u64::from(place.offset);
         let asked = || self.lanes[lane].asked.get(&at).copied();
+        let compare = || {
+            asked()
+                .and_then(|asked| asked.compare)
+                .map_or(0, |(value, _)| value)
+        };
         let one = 1 << (8 * plan.field.unwrap_or_default());
         match message.kind {
             Kind::Send { inv: true, .. } => SendOp::SendWithInv {
@@ -288,7 +298,7 @@ impl Services<'_> {
                 add: one,
             },
             Kind::Swap => {
-                let compare = asked().and_then(|asked| asked.compare).unwrap_or(0);
+                let compare = compare();
                 SendOp::AtomicCmpAndSwp {
                     remote_addr,
                     rkey,
@@ -296,6 +306,34 @@ impl Services<'_> {
                     swap: compare.wrapping_add(one),
                 }
             }
+            Kind::MaskedAdd { boundaries } => SendOp::MaskedAtomicFetchAndAdd {
+                remote_addr,
+                rkey,
+                add: one,
+                boundaries,
+            },
+            Kind::MaskedSwap {
+                compare_mask,
+                swap_mask,
+            } => {
+                let compare = compare();
+                SendOp::MaskedAtomicCmpAndSwp {
+                    remote_addr,
+                    rkey,
+                    // What it does not look at may be anything.
+                    compare: compare ^ (u64::from(imm_data) << 17 & !compare_mask),
+                    compare_mask,
+                    swap: compare.wrapping_add(one),
+                    swap_mask,
+                }
+            }
+            Kind::Flush { whole } => SendOp::Flush(Flush {
+                remote_addr,
+                rkey,
+                length: place.len,
+                placement: Flush::GLOBAL,
+                whole_region: whole,
+            }),
         }
     }
 

@@ -33,8 +33,8 @@ pub(super) struct Asked {
     pub word: (usize, u32),
     pub lane: usize,
     pub field: u8,
-    /// Of a compare and swap.
-    pub compare: Option<u64>,
+    /// Of a compare and swap: with what, and the bits that count.
+    pub compare: Option<(u64, u64)>,
 }
 
 fn wrong(text: String) -> RigError {
@@ -71,7 +71,9 @@ impl Words {
 
     /// It has completed, and found that.
     pub fn done(&mut self, asked: &Asked, found: u64) -> Result<(), RigError> {
-        let changed = asked.compare.is_none_or(|compare| compare == found);
+        let changed = asked
+            .compare
+            .is_none_or(|(compare, mask)| (compare ^ found) & mask == 0);
         let share = self.share(asked);
         let count = part(found, asked.field);
         if !(share.done..=share.done + share.open).contains(&count) {
@@ -171,7 +173,7 @@ mod tests {
         words.done(&add(1), 0).unwrap();
         assert!(words.check(WORD, 0x101).is_err());
         let swap = Asked {
-            compare: Some(1),
+            compare: Some((1, u64::MAX)),
             ..add(2)
         };
         let mut words = Words::default();
@@ -180,5 +182,18 @@ mod tests {
         words.check(WORD, 1).unwrap();
         words.done(&swap, 1).unwrap();
         words.check(WORD, 0x1_0001).unwrap();
+        // One that looks at its own byte alone does not mind the others.
+        let masked = Asked {
+            compare: Some((0x2_0000, 0xff_0000)),
+            ..add(2)
+        };
+        words.done(&masked, 0x1_0001).unwrap();
+        words.check(WORD, 0x1_0001).unwrap();
+        let masked = Asked {
+            compare: Some((0x1_0000, 0xff_0000)),
+            ..add(2)
+        };
+        words.done(&masked, 0x1_0001).unwrap();
+        words.check(WORD, 0x2_0001).unwrap();
     }
 }
