@@ -20,8 +20,8 @@ Each seed draws two cards, a link, up to 8 connections, random WRITE, SEND and R
 troubles there are: faults of the cable, slow and stalled hosts, other PCIe links, slow firmware, queues that grow
 and QPs that are modified under way, a program beside that destroys, deregisters, dies or is killed. Three of four
 have a program that uses some of all services: RC, UC, UD with multicast, XRC, SRQs with limits, windows, atomics of
-many QPs at one word, device memory, moderated CQs, and QPs that go through SQD, ERR, RESET, or are destroyed, and
-regions that are deregistered, in the middle of it. Every byte of both hosts' memory, every completion and event and
+many QPs at one word, device memory, moderated CQs, and QPs that go through SQD, ERR, RESET, along another path, or
+are destroyed, and regions that are deregistered, in the middle of it. Every byte of both hosts' memory, every completion and event and
 the cards' state at the end are checked. With --siege the trouble is another function
 of each card that means harm (docs/isolation.md), and the connections must not notice.
 

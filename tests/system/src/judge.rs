@@ -115,6 +115,14 @@ impl Judge {
         Self { pipeline_ns, ..self }
     }
 
+    /// Of connections whose ends drop packets that have arrived.
+    pub fn with_drops_inside(&self) -> Self {
+        Self {
+            drops_inside: true,
+            ..self.clone()
+        }
+    }
+
     /// From now on a connection is judged: QPNs of cards 0 and 1, and what they were connected with.
     pub fn connect(&self, service: Service, qpns: [u32; 2], options: &ConnectOptions) {
         self.connect_ends(service, qpns, options, [options.credits; 2]);

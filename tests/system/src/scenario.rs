@@ -17,7 +17,7 @@ use hca_link::{CableStats, FaultSpec, LinkKind};
 use crate::judge::Judge;
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError};
-use crate::services::Services;
+use crate::services::{Services, ServicesPlan, join_partition};
 use crate::traffic::Traffic;
 use crate::upheaval::Upheaval;
 
@@ -227,6 +227,9 @@ fn run_plan(
         }
     }
     let judge = Judge::attach_if(options.judged, &mut rig).behind_slow_hosts(plan.swarm.pipeline_ns());
+    if plan.services.as_ref().is_some_and(ServicesPlan::has_paths) {
+        join_partition(&mut rig)?;
+    }
     let mut traffic = Traffic::new(&mut rig, seed, plan, &judge)?;
     let upheaval = plan.swarm.upheaval;
     let upheaval = upheaval

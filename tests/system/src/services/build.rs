@@ -216,7 +216,7 @@ impl Services<'_> {
             self.seats[*seat].handle = handle;
         }
         self.have_judged(conn, &options);
-        Ok(())
+        self.load_paths(conn)
     }
 
     fn start_datagrams(&self, seat: usize, qp: &mut RawQp<Dev>, sq_psn: u32) -> Result<(), RigError> {
@@ -256,16 +256,26 @@ impl Services<'_> {
         // What XRC receives into is shared.
         let options = &ConnectOptions {
             credits: options.credits && plan.service == Service::Rc,
+            // All of them along one path, and again along the other.
+            retry_cnt: match plan.has_path {
+                true => 2 * options.retry_cnt + 1,
+                false => options.retry_cnt,
+            },
             ..*options
         };
+        // Who is asked for its other path drops the packet that asks.
+        let judge = match plan.has_path {
+            true => self.judge.with_drops_inside(),
+            false => self.judge.clone(),
+        };
         match nodes {
-            [0, 1] => self.judge.connect(service, numbers, options),
+            [0, 1] => judge.connect(service, numbers, options),
             [1, 0] => {
                 let options = ConnectOptions {
                     psns: (other, psn),
                     ..*options
                 };
-                self.judge.connect(service, [numbers[1], numbers[0]], &options);
+                judge.connect(service, [numbers[1], numbers[0]], &options);
             }
             _ => {}
         }
@@ -300,7 +310,7 @@ impl Services<'_> {
         Ok(())
     }
 
-    fn way_to(&self, node: usize, gid_index: Option<u8>) -> Result<AhAttr, RigError> {
+    pub(super) fn way_to(&self, node: usize, gid_index: Option<u8>) -> Result<AhAttr, RigError> {
         let context = &self.nodes[node].context;
         let port = context.query_port(1)?;
         let dgid = match gid_index {

@@ -57,6 +57,10 @@ impl Services<'_> {
                     destroys,
                 }
             }
+            Deed::Migrate => {
+                self.migrate(seat)?;
+                Stage::Running
+            }
             Deed::Deregister => {
                 self.conns[conn].may_fail = true;
                 let region = self.plan.seats[seat].region;

@@ -174,6 +174,7 @@ impl<'a> Draft<'a> {
             gid_index,
             has_window: false,
             is_fast: false,
+            has_path: false,
         });
         self.plan.conns.len() - 1
     }
@@ -215,6 +216,8 @@ impl<'a> Draft<'a> {
             self.seat(conn, node, false, Some(pool));
         }
         self.plan.conns[conn].has_window = service == Service::Rc && self.rng.percent(30);
+        self.plan.conns[conn].has_path =
+            service == Service::Rc && self.rng.percent(40) && nodes[0] != nodes[1];
         let both_ways = self.rng.percent(70);
         for end in 0..=usize::from(both_ways) {
             let seat = self.plan.conns[conn].seats[end];
@@ -529,10 +532,11 @@ impl<'a> Draft<'a> {
             let (deed, after) = (self.draw_deed(conn), self.rng.below(total as u32 / 2 + 1).into());
             let end = self.rng.below(self.plan.conns[conn].seats.len() as u32) as usize;
             let grace = self.rng.pick(&[0, 0, 3, 20]);
+            let is_gentle = matches!(deed, Deed::Drain | Deed::Migrate);
             if deed == Deed::Drain && self.plan.seats[self.plan.conns[conn].seats[end]].is_target {
                 continue;
             }
-            if self.plan.conns[conn].has_window && deed != Deed::Drain {
+            if self.plan.conns[conn].has_window && !is_gentle {
                 continue;
             }
             self.plan.deeds.push(DeedPlan {
@@ -543,7 +547,7 @@ impl<'a> Draft<'a> {
                 after,
                 grace,
             });
-            if deed != Deed::Drain {
+            if !is_gentle {
                 self.spoil(conn);
             }
         }
@@ -551,8 +555,9 @@ impl<'a> Draft<'a> {
     }
 
     fn draw_deed(&mut self, conn: usize) -> Deed {
-        use Deed::{Deregister, Destroy, Drain, Error, Reset};
+        use Deed::{Deregister, Destroy, Drain, Error, Migrate, Reset};
         match self.plan.conns[conn].service {
+            _ if self.plan.conns[conn].has_path && self.rng.percent(50) => Migrate,
             Service::Rc | Service::Xrc => self.rng.pick(&[Drain, Error, Reset, Destroy, Deregister]),
             _ => self.rng.pick(&[Drain, Error, Reset, Destroy]),
         }

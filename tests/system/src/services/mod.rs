@@ -11,6 +11,7 @@ mod complete;
 mod deeds;
 mod draft;
 mod ledger;
+mod paths;
 mod plan;
 mod post;
 mod receive;
@@ -32,6 +33,7 @@ use crate::rng::Rng;
 
 use complete::Take;
 use ledger::Ledger;
+pub(crate) use paths::join_partition;
 pub(crate) use plan::ServicesPlan;
 #[cfg(test)]
 pub(crate) use plan::undrawn;
@@ -461,6 +463,7 @@ impl<'a> Services<'a> {
                 self.seats[seat].last_wqe = true;
                 Ok(())
             }
+            EventKind::PathMig if self.plan.conns[self.plan.seats[seat].conn].has_path => Ok(()),
             EventKind::QpAccessErr | EventKind::QpReqErr | EventKind::QpFatal if conn.may_fail => Ok(()),
             _ => Err(wrong(format!("{here}, a QP of connection {:?}", conn.stage))),
         }

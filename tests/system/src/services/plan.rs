@@ -86,6 +86,8 @@ pub(super) struct ConnPlan {
     pub has_window: bool,
     /// By a region for fast registration in the place of a window, if it is host memory.
     pub is_fast: bool,
+    /// Another partition is another path.
+    pub has_path: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +202,8 @@ pub(super) enum Deed {
     Destroy,
     /// ibv_dereg_mr of what the peer writes to.
     Deregister,
+    /// Along the other path from now on.
+    Migrate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -235,6 +239,11 @@ impl ServicesPlan {
         let mut draft = Draft::new(rng, link);
         draft.draw();
         draft.plan
+    }
+
+    /// Some connection has another path.
+    pub fn has_paths(&self) -> bool {
+        self.conns.iter().any(|conn| conn.has_path)
     }
 
     pub(super) fn messages(&self) -> impl Iterator<Item = &Message> {
@@ -275,6 +284,7 @@ impl ServicesPlan {
         let is_window = |conn: &&ConnPlan| conn.has_window && !conn.is_fast;
         let windows = self.conns.iter().filter(is_window).count();
         let fast = self.conns.iter().filter(|conn| conn.is_fast).count();
+        let paths = self.conns.iter().filter(|conn| conn.has_path).count();
         let atomics = self.messages().filter(|message| message.kind.is_atomic()).count();
         let is_flush = |message: &&Message| matches!(message.kind, Kind::Flush { .. });
         let flushes = self.messages().filter(is_flush).count();
@@ -284,6 +294,7 @@ impl ServicesPlan {
             (shared, "SRQs"),
             (windows, "windows"),
             (fast, "regions for fast registration"),
+            (paths, "with another path"),
             (atomics, "atomics"),
             (flushes, "FLUSHes"),
             (device, "regions of device memory"),
@@ -433,6 +444,7 @@ pub(crate) fn undrawn<'p>(plans: impl Iterator<Item = &'p ServicesPlan> + Clone)
         ("RESET", deed(Deed::Reset)),
         ("destroy", deed(Deed::Destroy)),
         ("deregister", deed(Deed::Deregister)),
+        ("migrate", deed(Deed::Migrate)),
     ];
     drawn
         .into_iter()
