@@ -21,9 +21,9 @@ troubles there are: faults of the cable, slow and stalled hosts, other PCIe link
 and QPs that are modified under way, a program beside that destroys, deregisters, dies or is killed. Three of four
 have a program that uses some of all services: RC, UC, UD with multicast, XRC, SRQs with limits, windows, atomics of
 many QPs at one word, device memory, moderated CQs, and QPs that go through SQD, ERR, RESET, along another path, or
-are destroyed, and regions that are deregistered, in the middle of it. Every byte of both hosts' memory, every completion and event and
-the cards' state at the end are checked. With --siege the trouble is another function
-of each card that means harm (docs/isolation.md), and the connections must not notice.
+are destroyed, and regions that are deregistered, in the middle of it. Every byte of both hosts' memory, every
+completion and event and the cards' state at the end are checked. With --siege the trouble is another function of
+each card that means harm (docs/isolation.md), and the connections must not notice.
 
 Exit code: 0 all seeds passed; 1 a seed failed (the command that repeats it is printed).";
 
