@@ -138,6 +138,17 @@ impl RemoteMemory for Process {
     }
 }
 
+fn process_with_file() -> (Arc<Process>, IommuMap) {
+    let process = Arc::new(Process {
+        own: shared(4096).0,
+        file: shared(8192).0,
+        accesses: AtomicU64::new(0),
+    });
+    let mut map = IommuMap::default();
+    map.set_process(Remote::new(process.clone(), Arc::new(Nobody)).unwrap());
+    (process, map)
+}
+
 fn read_all(map: &mut IommuMap, addr: u64, len_bytes: usize) -> Vec<u8> {
     let mut out = vec![0; len_bytes];
     match map.read(0, addr, &mut out).unwrap() {
@@ -152,15 +163,8 @@ fn read_all(map: &mut IommuMap, addr: u64, len_bytes: usize) -> Vec<u8> {
 
 #[test]
 fn memory_of_a_process_with_a_file_is_reached_without_it() {
-    let [(own, _), (file, _)] = [shared(4096), shared(8192)];
-    let accesses = AtomicU64::new(0);
-    let process = Arc::new(Process {
-        own,
-        file: file.clone(),
-        accesses,
-    });
-    let mut map = IommuMap::default();
-    map.set_process(Remote::new(process.clone(), Arc::new(Nobody)).unwrap());
+    let (process, mut map) = process_with_file();
+    let file = process.file.clone();
     map.map_process(0x20_0000, 4096).unwrap();
     assert!(map.is_far());
     map.map_shared_process(0x20_1000, 8192, (file.clone(), 0))
@@ -192,15 +196,8 @@ fn memory_of_a_process_with_a_file_is_reached_without_it() {
 
 #[test]
 fn a_file_that_is_unmapped_leaves_the_address() {
-    let [(own, _), (file, _)] = [shared(4096), shared(8192)];
-    let accesses = AtomicU64::new(0);
-    let process = Arc::new(Process {
-        own,
-        file: file.clone(),
-        accesses,
-    });
-    let mut map = IommuMap::default();
-    map.set_process(Remote::new(process.clone(), Arc::new(Nobody)).unwrap());
+    let (process, mut map) = process_with_file();
+    let file = process.file.clone();
     map.map_shared_process(0x20_1000, 8192, (file.clone(), 0))
         .unwrap();
     map.map_process(0x20_1000, 64).unwrap();
