@@ -357,13 +357,7 @@ impl Made {
 
 /// One work request of a QP, and how it ends.
 fn run(pair: &Pair, node: usize, qp: &mut RawQp<Dev>, op: SendOp, sges: &[Sge]) -> WcStatus {
-    let wr = SendWr {
-        wr_id: 7,
-        op,
-        flags: SendFlags::SIGNALED,
-        data: WrData::Sges(sges),
-    };
-    qp.post_send(&[wr]).unwrap();
+    common::post(qp, 7, op, sges);
     pair.wait(node).status
 }
 

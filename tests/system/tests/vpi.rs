@@ -5,12 +5,12 @@ mod common;
 use std::fs::File;
 use std::path::Path;
 
-use common::{LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap};
+use common::{LIMIT_NS, LOCAL_AND_REMOTE, Pair, cap, post};
 use hca_link::{FaultSpec, LinkKind, erf};
 use hca_system_tests::{Dev, RigConfig, Rng, SecondCable, connect, path};
 use hca_verbs::{
-    ConnectOptions, LinkConfig, Mtu, PortState, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcOpcode, WcStatus,
-    WrData, connect_raw, peer_info,
+    ConnectOptions, LinkConfig, Mtu, PortState, RawQp, RecvWr, SendOp, WcOpcode, WcStatus, connect_raw,
+    peer_info,
 };
 use hca_wire::{Framing, Link, WholePacket};
 use pcap_file::pcap::PcapReader;
@@ -53,16 +53,6 @@ fn connection(pair: &Pair, options: &ConnectOptions) -> [RawQp<Dev>; 2] {
     let mut qps = [0, 1].map(|node: usize| pair.rig.nodes[node].create_qp(cap(), false).unwrap());
     connect(&mut qps, options).unwrap();
     qps
-}
-
-fn post(qp: &mut RawQp<Dev>, wr_id: u64, op: SendOp, sges: &[hca_verbs::Sge]) {
-    let wr = SendWr {
-        wr_id,
-        op,
-        flags: SendFlags::SIGNALED,
-        data: WrData::Sges(sges),
-    };
-    qp.post_send(&[wr]).unwrap();
 }
 
 /// Every port can be asked what it is, by its number, and there is no third one.

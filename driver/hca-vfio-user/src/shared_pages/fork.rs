@@ -8,13 +8,14 @@ use std::io::{PipeReader, PipeWriter, Read as _};
 use std::sync::{MutexGuard, Once};
 
 use super::maps::Maps;
-use super::{Pages, all, copy_privately};
+use super::{NAME, Pages, all, copy_privately};
 
 /// A fork that is under way on this thread, which is the child's only one.
 struct Fork {
     /// Nobody shares or unshares meanwhile.
     all: MutexGuard<'static, Vec<Pages>>,
-    pieces: Vec<(u64, usize)>,
+    /// None: it could not be found out.
+    pieces: Option<Vec<(u64, usize)>>,
     /// At its end when the child has copied all of them, or is no more.
     copied: Option<(PipeReader, PipeWriter)>,
 }
@@ -36,14 +37,12 @@ extern "C" fn before() {
     let all = all();
     let inodes: Vec<u64> = all.iter().map(|pages| pages.inode).collect();
     let pieces = match inodes[..] {
-        [] => Vec::new(),
-        _ => Maps::read().map_or_else(|_| Vec::new(), |maps| maps.shared_of(&inodes)),
+        [] => Some(Vec::new()),
+        _ => Maps::read().ok().map(|maps| maps.shared_of(NAME, &inodes)),
     };
-    let copied = if pieces.is_empty() {
-        None
-    } else {
-        std::io::pipe().ok()
-    };
+    // Without a pipe, where descriptors are used up, the parent goes on at once: the copies are of a moment later.
+    let has_pieces = pieces.as_ref().is_some_and(|pieces| !pieces.is_empty());
+    let copied = has_pieces.then(|| std::io::pipe().ok()).flatten();
     UNDER_WAY.set(Some(Fork { all, pieces, copied }));
 }
 
@@ -51,19 +50,22 @@ extern "C" fn in_parent() {
     let Some(fork) = UNDER_WAY.take() else { return };
     if let Some((mut copied, ours)) = fork.copied {
         drop(ours);
-        // Nothing is ever written.
-        let _ = copied.read(&mut [0]);
+        // Nothing is ever written: this ends with the end of the file, and not with a signal.
+        let _ = copied.read_exact(&mut [0]);
     }
 }
 
 extern "C" fn in_child() {
     let Some(mut fork) = UNDER_WAY.take() else { return };
-    for &(addr, len_bytes) in &fork.pieces {
-        if copy_privately(addr, len_bytes).is_err() {
-            // It would write to its parent's memory.
-            eprintln!("no memory for a copy of {len_bytes} registered bytes at {addr:#x} in a child of fork");
-            std::process::abort();
-        }
+    let are_private = fork.pieces.as_ref().is_some_and(|pieces| {
+        let mut pieces = pieces.iter();
+        pieces.all(|(addr, len_bytes)| copy_privately(*addr, *len_bytes).is_ok())
+    });
+    if !are_private {
+        eprintln!(
+            "a child of fork ends: it has no copy of its parent's registered memory, and would write there"
+        );
+        std::process::abort();
     }
     // The files are the parent's.
     fork.all.clear();

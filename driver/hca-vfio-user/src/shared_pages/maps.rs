@@ -11,7 +11,7 @@ pub(super) struct Line<'a> {
     /// Where in the file the first page is.
     pub offset: u64,
     /// Of the file; 0 without one.
-    pub inode: u64,
+    inode: u64,
     name: &'a str,
 }
 
@@ -31,6 +31,12 @@ impl<'a> Line<'a> {
             inode: inode.parse().ok()?,
             name: words.next().unwrap_or_default(),
         })
+    }
+
+    /// The inode, if it is a memfd of this name: that of another file system's file may be the same.
+    pub fn memfd(&self, name: &str) -> Option<u64> {
+        let of_line = self.name.strip_prefix("/memfd:");
+        (of_line == Some(name)).then_some(self.inode)
     }
 
     /// Memory that a program has allocated, to be read and written, and no stack, which grows.
@@ -66,10 +72,11 @@ impl Maps {
         (covered >= end).then_some(found)
     }
 
-    /// Where files are mapped and shared: addresses and lengths.
-    pub fn shared_of(&self, inodes: &[u64]) -> Vec<(u64, usize)> {
+    /// Where memfds of a name are mapped and shared: addresses and lengths.
+    pub fn shared_of(&self, name: &str, inodes: &[u64]) -> Vec<(u64, usize)> {
         self.lines()
-            .filter(|line| line.inode != 0 && inodes.contains(&line.inode) && line.rights.ends_with('s'))
+            .filter(|line| line.rights.ends_with('s'))
+            .filter(|line| line.memfd(name).is_some_and(|inode| inodes.contains(&inode)))
             .map(|line| (line.start, (line.end - line.start) as usize))
             .collect()
     }
@@ -85,7 +92,7 @@ mod tests {
 4000-5000 rw-s 00002000 00:01 77                         /memfd:hca-memory (deleted)
 5000-6000 r--p 00000000 00:00 0 
 8000-9000 rw-p 00000000 00:00 0                          [stack]
-9000-a000 rw-p 00001000 08:01 12                         /usr/lib/x.so
+9000-a000 rw-s 00001000 08:01 77                         /usr/lib/x.so
 a000-b000 rw-p 00000000 00:00 0                          [anon:malloc]
 no line
 ";
@@ -119,8 +126,11 @@ no line
             .map(|line| line.start)
             .collect();
         assert_eq!(plain, [0x1000, 0x3000, 0xa000]);
-        assert_eq!(maps.shared_of(&[12, 77, 0]), [(0x4000, 0x1000)]);
+        assert_eq!(maps.shared_of("hca-memory", &[77, 0]), [(0x4000, 0x1000)]);
         let line = maps.of(0x4000, 0x5000).unwrap()[0];
-        assert_eq!((line.inode, line.offset), (77, 0x2000));
+        assert_eq!((line.memfd("hca-memory"), line.offset), (Some(77), 0x2000));
+        assert_eq!(line.memfd("hca"), None);
+        // The number of the same inode, of another file system.
+        assert_eq!(maps.of(0x9000, 0xa000).unwrap()[0].memfd("hca-memory"), None);
     }
 }

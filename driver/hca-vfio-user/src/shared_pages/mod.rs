@@ -24,6 +24,8 @@ use still::Still;
 
 /// Of this value "1": registered memory is shared with the simulator.
 pub const SHARE_VARIABLE: &str = "HCA_SHARE_MEMORY";
+/// Name of the files.
+const NAME: &str = "hca-memory";
 /// Files of this process; each is a descriptor here and a mapping of the simulator's.
 const FILES_MAX: usize = 256;
 
@@ -67,7 +69,7 @@ impl Shared {
         let maps = Maps::read().ok()?;
         let lines = maps.of(addr, end)?;
         let known = match lines[..] {
-            [line] => all.iter_mut().find(|known| known.inode == line.inode),
+            [line] => all.iter_mut().find(|known| line.memfd(NAME) == Some(known.inode)),
             _ => None,
         };
         if let Some(known) = known {
@@ -86,9 +88,8 @@ impl Shared {
             return None;
         }
         fork::prepare_once();
-        let file = Arc::new(replace(addr, len_bytes).ok()?);
-        let inode = file.metadata().ok()?.ino();
-        let uses = 1;
+        let (file, inode) = replace(addr, len_bytes).ok()?;
+        let (file, uses) = (Arc::new(file), 1);
         all.push(Pages {
             file: file.clone(),
             inode,
@@ -124,11 +125,12 @@ impl Drop for Shared {
     }
 }
 
-/// Copies pages into a new file, and maps it in their place.
-fn replace(addr: u64, len_bytes: usize) -> io::Result<File> {
-    let memory = SharedMem::new("hca-memory", len_bytes).map_err(io::Error::other)?;
+/// Copies pages into a new file, and maps it in their place: the file and its inode.
+fn replace(addr: u64, len_bytes: usize) -> io::Result<(File, u64)> {
+    let memory = SharedMem::new(NAME, len_bytes).map_err(io::Error::other)?;
     let fd = memory.fd().ok_or(io::ErrorKind::Unsupported)?;
     let file = File::from(fd.try_clone_to_owned()?);
+    let inode = file.metadata()?.ino();
     let still = Still::new(addr, len_bytes)?;
     for offset in (0..len_bytes).step_by(PAGE_BYTES) {
         // SAFETY: a page of the program's to read and write, seen in the maps, which nobody writes meanwhile.
@@ -154,12 +156,12 @@ fn replace(addr: u64, len_bytes: usize) -> io::Result<File> {
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    Ok(file)
+    Ok((file, inode))
 }
 
 /// Where a file is still mapped there are private pages with the same bytes afterwards.
 fn make_private(inode: u64) -> io::Result<()> {
-    for (addr, len_bytes) in Maps::read()?.shared_of(&[inode]) {
+    for (addr, len_bytes) in Maps::read()?.shared_of(NAME, &[inode]) {
         let still = Still::new(addr, len_bytes)?;
         copy_privately(addr, len_bytes)?;
         drop(still);

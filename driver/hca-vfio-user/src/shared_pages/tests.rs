@@ -75,7 +75,7 @@ impl Block {
     fn shared_bytes(&self) -> usize {
         let maps = Maps::read().unwrap();
         let lines = maps.of(self.addr(), self.addr() + self.len_bytes as u64).unwrap();
-        let shared = lines.iter().filter(|line| line.inode != 0);
+        let shared = lines.iter().filter(|line| line.memfd(NAME).is_some());
         shared.map(|line| (line.end - line.start) as usize).sum()
     }
 }

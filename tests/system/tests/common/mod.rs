@@ -14,6 +14,17 @@ use hca_verbs::{
     RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, Sge, WcStatus, WorkCompletion, WrData,
 };
 
+/// Posts one signaled send from memory to any QP.
+pub fn post(qp: &mut RawQp<Dev>, wr_id: u64, op: SendOp, sges: &[Sge]) {
+    let wr = SendWr {
+        wr_id,
+        op,
+        flags: SendFlags::SIGNALED,
+        data: WrData::Sges(sges),
+    };
+    qp.post_send(&[wr]).unwrap();
+}
+
 /// Virtual addresses of the two nodes' memory.
 pub const BASES: [u64; 2] = [0x1000_0000_0000, 0x2000_0000_0000];
 /// Bytes in front of and behind each region: nobody may touch them.

@@ -39,13 +39,7 @@ fn more(pair: &Pair) -> Qps {
 }
 
 fn post(qp: &mut RawQp<Dev>, op: SendOp, sges: &[Sge]) {
-    let wr = SendWr {
-        wr_id: 7,
-        op,
-        flags: SendFlags::SIGNALED,
-        data: WrData::Sges(sges),
-    };
-    qp.post_send(&[wr]).unwrap();
+    common::post(qp, 7, op, sges);
 }
 
 /// One work request, and how it ends.
