@@ -60,7 +60,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 
 .PHONY: area memory coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
 .PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl
-.PHONY: lint-rust miri test-soft-core test-model test-without-rtl
+.PHONY: lint-rust miri test-soft-core test-model test-without-rtl test-least
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -157,6 +157,12 @@ test-model: setup ## system tests on cards without gates (a minute, once they ar
 	  a_send_queue_drains_and_goes_on a_key_that_never_comes a_repeated_request_does_not_take_away_a_nak \
 	  key_3_a_locked_port_serves_the_holder_alone))
 
+# Everything that a card may be built without is left out (decision 0081). Its build lies beside the usual one.
+test-least: setup ## the least card: what it refuses, and what every card has (a quarter of an hour)
+	HCA_VSIM_FEATURES=none CARGO_TARGET_DIR=target/least cargo test --quiet --release --no-fail-fast \
+	  -p hca-system-tests $(or $(ARGS),$(addprefix --test ,features transfer data_path datagrams unreliable errors naks \
+	  wrap fence loopback parity vpi lanes rates groups management push generations liveness))
+
 test-without-rtl: built ## hca builds and works without Verilator and a C++ compiler (half a minute)
 	scripts/test-without-rtl.sh
 
@@ -186,6 +192,7 @@ soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, pe
 	  --ignored --nocapture soak
 	$(HCA) soak --seeds $(SEEDS)0 --start 10000 --cards model,model
 	$(HCA) soak --seeds $(SEEDS) --start 1000 --cards model,rtl
+	$(MAKE) --no-print-directory test-least
 	cargo test --release -p hca-verbs --test errors -- --ignored a_million_regions
 	scripts/fuzz.sh $(OPERATIONS)0
 	HCA_AGENT_CASES=1000000 cargo test --release -p hca-agents hostile

@@ -126,6 +126,11 @@ def elaborate(lines: int) -> Tree:
         return Tree(json.loads(out.read_text()))
 
 
+def short_name(path: str) -> str:
+    """Of a RAM: without what is inside its template, and without blocks that only say that the card has a feature."""
+    return re.sub(r"\bgen_\w+\.(?=u_)", "", re.sub(r"(\.gen_ram\.u_ram|\.gen_regs)?\.mem$", "", path))
+
+
 def rams() -> list[Ram]:
     """All of them, the largest ones first."""
     found = []
@@ -133,8 +138,7 @@ def rams() -> list[Ram]:
         tree = elaborate(lines)
         core = next(module for module in tree.modules.values() if module["name"] == "hca_core")
         found.append(tree.arrays(core))
-    every = [Ram(re.sub(r"(\.gen_ram\.u_ram|\.gen_regs)?\.mem$", "", name), tuple(bits.get(name, 0) for bits in found))
-             for name in found[-1]]
+    every = [Ram(short_name(name), tuple(bits.get(name, 0) for bits in found)) for name in found[-1]]
     large = [ram for ram in every if ram.bits[-1] >= SMALLEST_BITS]
     return sorted(large, key=lambda ram: (-ram.bits[-1], ram.name))
 

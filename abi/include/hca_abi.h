@@ -842,6 +842,16 @@ enum hca_slot_state {
 #define HCA_LINK_ATTR_DSCP (UINT64_C(1) << 9)
 #define HCA_LINK_ATTR_LLDP_TX (UINT64_C(1) << 10)
 
+/* What a card may be built without; everything else it always has. `HCA_FEATURES` of the RTL,
+   `HCA_VSIM_FEATURES`. */
+#define HCA_FEATURE_RAW (UINT64_C(1) << 0)
+#define HCA_FEATURE_CONGESTION (UINT64_C(1) << 1)
+#define HCA_FEATURE_SRQ (UINT64_C(1) << 2)
+#define HCA_FEATURE_KEY_WR (UINT64_C(1) << 3)
+#define HCA_FEATURE_ATOMIC (UINT64_C(1) << 4)
+#define HCA_FEATURE_DEVICE_MEMORY (UINT64_C(1) << 5)
+#define HCA_FEATURE_SELECTIVE (UINT64_C(1) << 6)
+
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline
    data, a FLUSH `sq_wqe_flush` at byte 32, and no data; a masked compare and swap has `sq_wqe_masks`

@@ -21,6 +21,8 @@ SOC_LISTS = ("hw/filelists/pkg.f", "hw/filelists/lib.f", ".tools/ibex/ibex.f", "
 SOC_NAMES = ("hca_fw_", "ibex_")
 # The card of the figures: one port; eight VLs are what hca_link_pkg has by itself.
 DEFINES = ("SYNTHESIS", "HCA_NUM_PORTS=1")
+# RC, UC, UD and management alone (hca_features_pkg), for four functions: what a card has at the least.
+LEAST = (*DEFINES, "HCA_FEATURES=0", "HCA_NUM_FUNCS=4")
 # Nothing but instances and a few gates: their children are the blocks that the card's figures are summed over.
 WIRING = frozenset({"hca_core", "hca_ports"})
 # Small cells with dozens of widths: they count where they are used, and are no blocks unless asked for by name.
@@ -104,10 +106,10 @@ class Design:
         return " ".join([block.module, *differ])
 
 
-def elaborate_for(names: Iterable[str]) -> Design:
+def elaborate_for(names: Iterable[str], defines: tuple[str, ...] = DEFINES) -> Design:
     """What the modules of these names are in: the soft core, if all are of it, else the card."""
     is_soc = bool(names) and all(name.startswith(SOC_NAMES) for name in names)
-    return elaborate(SOC_LISTS, SOC_TOP) if is_soc else elaborate()
+    return elaborate(SOC_LISTS, SOC_TOP, defines) if is_soc else elaborate(defines=defines)
 
 
 def elaborate(lists: tuple[str, ...] = LISTS, top: str = TOP, defines: tuple[str, ...] = DEFINES) -> Design:

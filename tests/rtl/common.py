@@ -21,11 +21,12 @@ from hca_abi import FUNCS
 ROOT = Path(__file__).resolve().parent.parent.parent
 RTL = ROOT / "hw" / "rtl"
 PKG = RTL / "pkg" / "hca_pkg.sv"
+FEATURES_PKG = RTL / "pkg" / "hca_features_pkg.sv"
 MAD_PKG = RTL / "pkg" / "hca_mad_pkg.sv"
 LINK_PKG = RTL / "link" / "hca_link_pkg.sv"
 RX_PKG = RTL / "responder" / "hca_rx_pkg.sv"
 WIRE_PKG = RTL / "wire" / "hca_wire_pkg.sv"
-SHARED = {"hca_pkg": PKG, "hca_mad_pkg": MAD_PKG, "hca_link_pkg": LINK_PKG}
+SHARED = {"hca_pkg": PKG, "hca_features_pkg": FEATURES_PKG, "hca_mad_pkg": MAD_PKG, "hca_link_pkg": LINK_PKG}
 
 
 # ---- Layouts -----------------------------------------------------------------------------------------

@@ -840,6 +840,18 @@ class LinkAttr(enum.IntFlag):
     LLDP_TX = 0x400
 
 
+class Feature(enum.IntFlag):
+    """What a card may be built without; everything else it always has. `HCA_FEATURES` of the RTL, `HCA_VSIM_FEATURES`."""
+
+    RAW = 0x1
+    CONGESTION = 0x2
+    SRQ = 0x4
+    KEY_WR = 0x8
+    ATOMIC = 0x10
+    DEVICE_MEMORY = 0x20
+    SELECTIVE = 0x40
+
+
 # name: bytes, and per field (lowest bit from the start of the structure, width)
 STRUCTS = {
     "sq_wqe_ctrl": {

@@ -13,6 +13,7 @@ pub const FLAGS: &[&FlagsDef] = &[
     &wc_flag::TABLE,
     &port_attr::TABLE,
     &link_attr::TABLE,
+    &feature::TABLE,
 ];
 
 abi_flags! {
@@ -309,3 +310,23 @@ abi_flags! {
 pub const MPT_ACCESS: u32 = 0x3f;
 /// How much further up it is in the access rights.
 pub const MPT_FLUSH_SHIFT: u32 = access::FLUSH_GLOBAL.trailing_zeros() - 6;
+
+abi_flags! {
+    /// What a card may be built without; everything else it always has. `HCA_FEATURES` of the RTL, `HCA_VSIM_FEATURES`.
+    feature: u8, Hardware {
+        /// Raw QPs: rules for frames, receive side scaling, sniffers, checksums of IP.
+        RAW = 0,
+        /// Congestion control, and rates that a QP is held to.
+        CONGESTION = 1,
+        /// Shared receive queues, and XRC, which needs them.
+        SRQ = 2,
+        /// Work requests that change keys: windows, fast registration, invalidation.
+        KEY_WR = 3,
+        /// Atomics, ATOMIC WRITE and FLUSH.
+        ATOMIC = 4,
+        /// Device memory.
+        DEVICE_MEMORY = 5,
+        /// Selective repeat.
+        SELECTIVE = 6,
+    }
+}

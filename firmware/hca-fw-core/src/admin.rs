@@ -1,5 +1,6 @@
 //! The admin queue: fetch a command, do it, write its completion.
 
+use crate::features::check_command;
 use crate::fetch::{BODY_BYTES as CMD_BODY_BYTES, read_body, read_modify_qp};
 use crate::hal::Hal;
 use crate::objects::require;
@@ -180,6 +181,7 @@ impl Control {
         if opcode.is_for_manager() && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
+        check_command(opcode)?;
         let made = match opcode {
             AdminOpcode::Nop => return Ok(true),
             AdminOpcode::CreateQp => {

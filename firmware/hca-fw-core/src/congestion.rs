@@ -1,11 +1,12 @@
 //! Congestion control of an Ethernet port: the row that hardware acts on, checked, kept and told.
 
+use crate::features::has;
 use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, CC_RATE_MIN, CcAlgorithm, CongestionCmd, CongestionResult, LINK_ROW_CONGESTION,
-    LinkCongestion,
+    LinkCongestion, feature,
 };
 
 /// A round trip and its excess are at most so many bits of cycles.
@@ -28,7 +29,8 @@ impl Control {
         let row = LinkCongestion(cmd.row());
         if row.enable() {
             check(&row)?;
-            if self.ports[at].infiniband() || self.has_transport_alone() {
+            let is_there = has(feature::CONGESTION) && !self.has_transport_alone();
+            if self.ports[at].infiniband() || !is_there {
                 return Err((AdminStatus::Unsupported, cmd.port_num().into()));
             }
         }

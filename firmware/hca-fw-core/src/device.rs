@@ -1,12 +1,13 @@
 //! QUERY_DEVICE: what the card can do, and what a function can have of it.
 
 use crate::admin::MANAGER;
+use crate::features::has;
 use crate::hal::Hal;
 use crate::memory::{MAX_KEYS, MAX_PAGES};
 use crate::{Bus, Control};
 use hca_abi::{
     AtomicCap, MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
-    QueryDeviceResult, RSS_ENTRIES, RSS_QPS, device_cap,
+    QueryDeviceResult, RSS_ENTRIES, RSS_QPS, device_cap, feature,
 };
 
 /// Part number, ours to choose.
@@ -27,6 +28,21 @@ const RAW_CAP_IP_CSUM: u32 = 1 << 2;
 /// first byte; in the GUID made from them it is turned), which the IEEE gives to nobody.
 pub(crate) fn vendor_of(mac: &[u8; 6]) -> u32 {
     u32::from_be_bytes([0, mac[0], mac[1], mac[2]])
+}
+
+/// Capabilities of what a card may be built without.
+const fn features_told() -> u64 {
+    let mut told = 0;
+    if has(feature::SRQ) {
+        told |= device_cap::XRC;
+    }
+    if has(feature::KEY_WR) {
+        told |= device_cap::MEM_WINDOW | device_cap::MEM_MGT_EXTENSIONS | device_cap::MEM_WINDOW_TYPE_2B;
+    }
+    if has(feature::ATOMIC) {
+        told |= device_cap::FLUSH_GLOBAL | device_cap::ATOMIC_WRITE;
+    }
+    told
 }
 
 impl Control {
@@ -52,7 +68,7 @@ impl Control {
         // Page sizes 4 KiB .. 1 GiB.
         d.set_page_size_cap(0x7fff_f000);
         // Frames are the manager's alone.
-        let raw = if func == MANAGER && !self.has_transport_alone() {
+        let raw = if func == MANAGER && has(feature::RAW) && !self.has_transport_alone() {
             d.set_raw_packet_caps(RAW_CAP_IP_CSUM);
             d.set_rss_qps(RSS_QPS as u8);
             d.set_rss_entries(RSS_ENTRIES as u8);
@@ -61,19 +77,14 @@ impl Control {
             0
         };
         d.set_device_cap_flags(
-            raw | device_cap::BAD_PKEY_CNTR
+            raw | features_told()
+                | device_cap::BAD_PKEY_CNTR
                 | device_cap::BAD_QKEY_CNTR
                 | device_cap::UD_AV_PORT_ENFORCE
                 | device_cap::CURR_QP_STATE_MOD
                 | device_cap::RC_RNR_NAK_GEN
                 | device_cap::PORT_ACTIVE_EVENT
-                | device_cap::XRC
-                | device_cap::AUTO_PATH_MIG
-                | device_cap::MEM_WINDOW
-                | device_cap::MEM_MGT_EXTENSIONS
-                | device_cap::MEM_WINDOW_TYPE_2B
-                | device_cap::FLUSH_GLOBAL
-                | device_cap::ATOMIC_WRITE,
+                | device_cap::AUTO_PATH_MIG,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);
@@ -91,18 +102,22 @@ impl Control {
         d.set_max_sge_rd(MAX_SGE);
         d.set_max_cq(self.cq_ids.limit(func));
         d.set_max_cqe(1 << MAX_LOG_CQ_SIZE);
-        d.set_max_srq(self.srq_ids.limit(func));
-        d.set_max_srq_wr(1 << MAX_LOG_WQ_SIZE);
-        d.set_max_srq_sge(MAX_SGE);
+        if has(feature::SRQ) {
+            d.set_max_srq(self.srq_ids.limit(func));
+            d.set_max_srq_wr(1 << MAX_LOG_WQ_SIZE);
+            d.set_max_srq_sge(MAX_SGE);
+        }
         d.set_max_mr(MAX_KEYS);
-        d.set_max_mw(MAX_KEYS);
+        d.set_max_mw(if has(feature::KEY_WR) { MAX_KEYS } else { 0 });
         d.set_max_pd(self.pd_ids.limit(func));
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         d.set_max_res_rd_atom(self.max_responses(func));
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         // Against each other, whoever they come from; not against the host's processor.
-        d.set_atomic_cap(AtomicCap::Hca as u8);
-        d.set_masked_atomic_cap(AtomicCap::Hca as u8);
+        if has(feature::ATOMIC) {
+            d.set_atomic_cap(AtomicCap::Hca as u8);
+            d.set_masked_atomic_cap(AtomicCap::Hca as u8);
+        }
         d.set_max_ah(MAX_AH);
         d.set_max_mcast_grp(self.groups.limit(func));
         d.set_max_mcast_qp_attach(crate::groups::MAX_QPS_PER_GROUP);
@@ -122,7 +137,9 @@ impl Control {
         d.set_max_mtt(MAX_PAGES);
         d.set_completion_timestamp_mask(u64::MAX);
         d.set_hca_core_clock_khz(hal.clock_khz());
-        d.set_max_dm_size(self.device_memory.limit_bytes(func).into());
+        if has(feature::DEVICE_MEMORY) {
+            d.set_max_dm_size(self.device_memory.limit_bytes(func).into());
+        }
         d.set_max_cq_count(u16::MAX);
         d.set_max_cq_period_us(crate::objects::max_cq_period_us(hal.clock_khz()));
         d

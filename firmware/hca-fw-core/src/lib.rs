@@ -30,6 +30,7 @@ mod counters;
 mod device;
 mod device_memory;
 mod events;
+mod features;
 mod fetch;
 mod groups;
 mod hal;
@@ -65,6 +66,7 @@ mod turns;
 mod update;
 mod xrc;
 
+pub use features::FEATURES;
 pub use image::Image;
 pub use migrate::{path_asked_cause, place_of_gids};
 pub use neighbours::{FindNeighbour, NUM_NEIGHBOURS, Neighbour};
@@ -129,8 +131,10 @@ pub trait Bus: RegisterBus {
 pub const VERSION: [u16; 3] = [0, 1, 0];
 /// Version of the hardware.
 pub const HARDWARE_VERSION: u32 = 1;
-/// What an image of this firmware is for (image_head.hardware): hardware, and the lines of its tables.
-pub const HARDWARE: u32 = HARDWARE_VERSION << 16 | QPN_LINE_BITS;
+/// What an image of this firmware is for (image_head.hardware): hardware, what it is built without, and the lines of its
+/// tables.
+pub const HARDWARE: u32 =
+    HARDWARE_VERSION << 16 | ((hca_abi::feature::ALL & !FEATURES) as u32) << 8 | QPN_LINE_BITS;
 /// QPs of the card: the lines of its tables. `HCA_VSIM_LINES`, when this is compiled, says how many: 1024, which is the
 /// default, 4096 or 16384.
 pub const NUM_QPS: usize = lines(option_env!("HCA_VSIM_LINES"));

@@ -2,6 +2,7 @@
 //! where it may write what it likes: a row decides over no memory but the function's, and what is read back of one is
 //! checked before it is used.
 
+use crate::features::has;
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::turns::{Fenced, Rest};
@@ -9,6 +10,7 @@ use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 use hca_abi::{
     AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, DM_BUS_HIGH, Forget, KeyTable, MAX_LOG_KEYS,
     MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, SetKeyTableCmd, access,
+    feature,
 };
 use hca_regs as reg;
 
@@ -200,6 +202,9 @@ impl Control {
         self.own_pd(func, cmd.pd())?;
         let rights = cmd.access();
         check_rights(rights, cmd.start())?;
+        if cmd.is_fast() && !has(feature::KEY_WR) {
+            return Err((AdminStatus::Unsupported, cmd.row()));
+        }
         // V-80: of device memory a region may have no bytes at all; nothing is in it.
         let direct = u32::from(cmd.page_shift()) == DIRECT_PAGE_SHIFT;
         let may_be_empty = direct && cmd.iova() >> 48 == u64::from(DM_BUS_HIGH);

@@ -73,12 +73,7 @@ impl Control {
         cmd: &CreateQpCmd,
     ) -> CmdResult<u32> {
         let service = Service::try_from(cmd.service());
-        let is_served = matches!(
-            service,
-            Ok(Service::Rc | Service::Uc | Service::Ud | Service::Xrc | Service::Raw)
-        );
-        let is_served = is_served && !(service == Ok(Service::Raw) && self.has_transport_alone());
-        if !is_served
+        if !self.serves(cmd)
             || ((cmd.is_gsi() || cmd.is_smi()) && service != Ok(Service::Ud))
             || (cmd.is_gsi() && cmd.is_smi())
             || cmd.create_flags() != 0

@@ -608,6 +608,18 @@ localparam logic [7:0] WcFlagWithImm = 8'h2;  // imm_data is immediate data.
 localparam logic [7:0] WcFlagIpCsumOk = 8'h4;  // IPv4 and TCP/UDP checksums are right.
 localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Key.
 
+// What a card may be built without; everything else it always has. `HCA_FEATURES` of the RTL,
+// `HCA_VSIM_FEATURES`.
+// Raw QPs: rules for frames, receive side scaling, sniffers, checksums of IP.
+localparam logic [7:0] FeatureRaw = 8'h1;
+localparam logic [7:0] FeatureCongestion = 8'h2;  // Congestion control, and rates that a QP is held to.
+localparam logic [7:0] FeatureSrq = 8'h4;  // Shared receive queues, and XRC, which needs them.
+// Work requests that change keys: windows, fast registration, invalidation.
+localparam logic [7:0] FeatureKeyWr = 8'h8;
+localparam logic [7:0] FeatureAtomic = 8'h10;  // Atomics, ATOMIC WRITE and FLUSH.
+localparam logic [7:0] FeatureDeviceMemory = 8'h20;  // Device memory.
+localparam logic [7:0] FeatureSelective = 8'h40;  // Selective repeat.
+
 // ---- Memory structures -------------------------------------------------------------------------
 
 // First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic has

@@ -4,6 +4,7 @@
 // Ports, timing, ordering and stalls: README.md.
 module hca_requester
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_sq_pkg::*;
 #(
   parameter int unsigned Slots      = 64,  // QPs that may have WQEs on chip at the same time
@@ -126,7 +127,6 @@ module hca_requester
   logic                paced, held, due_valid, due_ready, lift;
   logic [QpW-1:0]      due_qpn;
   logic [SlotW-1:0]    lift_slot;
-  cc_debt_t            debt;
   sq_gate_t            gate;
 
   hca_sq_sched #(.Slots(Slots)) u_sched (
@@ -209,38 +209,50 @@ module hca_requester
     assign cc_on[p] = cc_pace_i[p].on;
   end
 
-  hca_cc_pace u_pace (
-    .clk_i, .rst_i, .now_i,
-    .cc_i        (cc_pace_i),
-    .rate_wr_i   (cc_rate_i),
-    .re_i        (ctx_re && cc_on != '0),
-    .qpn_i       (slot_qpn),
-    .port_i      (PortW'(path.sl >> 4)),
-    .made_i      (made_valid_o),
-    .bytes_i     (made_o.bytes),
-    .paced_o     (paced),
-    .held_o      (held),
-    .debt_o      (debt),
-    .sent_valid_o(cc_sent_valid_o),
-    .sent_ready_i(cc_sent_ready_i),
-    .sent_o      (cc_sent_o)
-  );
+  if (HasCongestion) begin : gen_pace
+    cc_debt_t debt;
 
-  hca_sq_hold #(.Slots(Slots)) u_hold (
-    .clk_i, .rst_i, .now_i,
-    .hold_i     (held && busy),
-    .slot_i     (slot),
-    .qpn_i      (slot_qpn),
-    .debt_i     (debt),
-    .bind_i     (bind_slot),
-    .due_valid_o(due_valid),
-    .due_ready_i(due_ready),
-    .due_qpn_o  (due_qpn),
-    .lift_i     (lift),
-    .lift_slot_i(lift_slot),
-    .open_o     (hold_open),
-    .held_o
-  );
+    hca_cc_pace u_pace (
+      .clk_i, .rst_i, .now_i,
+      .cc_i        (cc_pace_i),
+      .rate_wr_i   (cc_rate_i),
+      .re_i        (ctx_re && cc_on != '0),
+      .qpn_i       (slot_qpn),
+      .port_i      (PortW'(path.sl >> 4)),
+      .made_i      (made_valid_o),
+      .bytes_i     (made_o.bytes),
+      .paced_o     (paced),
+      .held_o      (held),
+      .debt_o      (debt),
+      .sent_valid_o(cc_sent_valid_o),
+      .sent_ready_i(cc_sent_ready_i),
+      .sent_o      (cc_sent_o)
+    );
+
+    hca_sq_hold #(.Slots(Slots)) u_hold (
+      .clk_i, .rst_i, .now_i,
+      .hold_i     (held && busy),
+      .slot_i     (slot),
+      .qpn_i      (slot_qpn),
+      .debt_i     (debt),
+      .bind_i     (bind_slot),
+      .due_valid_o(due_valid),
+      .due_ready_i(due_ready),
+      .due_qpn_o  (due_qpn),
+      .lift_i     (lift),
+      .lift_slot_i(lift_slot),
+      .open_o     (hold_open),
+      .held_o
+    );
+  end else begin : gen_no_pace
+    logic unused_pace;
+    assign unused_pace = ^{now_i, cc_on, cc_rate_i, cc_sent_ready_i, due_ready, lift, lift_slot};
+    assign hold_open   = '1;
+    assign held_o      = 1'b0;
+    assign {paced, held}                = '0;
+    assign {due_valid, due_qpn}         = '0;
+    assign {cc_sent_valid_o, cc_sent_o} = '0;
+  end
 
   assign gate = '{shut: shut || held || !hold_open[slot], keep: keep && hold_open[slot], paced: paced, others: others,
                   urgent: urgent && !rated[slot]};

@@ -1,6 +1,7 @@
 // Fills in the records of a packet: outstanding message, packet descriptor, one segment. Combinational.
 module hca_sq_build
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_sq_pkg::*;
 (
   input  logic [QpW-1:0] qpn_i,
@@ -39,7 +40,7 @@ module hca_sq_build
   assign operands = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_atomic_t)];
   assign flush    = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_flush_t)];
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
-  assign alone    = qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite;
+  assign alone    = HasSelective && qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite;
   assign with_inv = hdr_i.opcode == WrOpSendWithInv;
   assign by_value = hdr_i.inline_data || hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp;   // the WQE has the payload
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;

@@ -3,6 +3,7 @@
 // What follows the header follows 32 bytes, those of datagrams 64.
 module hca_sq_check
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_sq_pkg::*;
 (
   input  sq_wqe_ctrl_t hdr_i,
@@ -57,6 +58,9 @@ module hca_sq_check
       WrOpFlush: if (!answers || hdr_i.inline_data || hdr_i.num_sge != '0 || hdr_i.length != '0) malformed_o = 1'b1;
       default: malformed_o = 1'b1;
     endcase
+    // What the card is built without.
+    if (is_local(hdr_i.opcode) && !HasKeyWr) malformed_o = 1'b1;
+    if (is_answered(hdr_i.opcode) && hdr_i.opcode != WrOpRdmaRead && !HasAtomic) malformed_o = 1'b1;
   end
 
   // Only a wrong acknowledge or a WQE changed under way could bring the position behind the end.

@@ -2,6 +2,7 @@
 // of it, so that the next cycle decides by flip-flops; and where the position moves.
 module hca_sq_context
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_sq_pkg::*;
 #(
   parameter int unsigned Slots = 64,
@@ -46,10 +47,18 @@ module hca_sq_context
     .qpc_i, .ack_i, .dyn_i, .moves_i(news_o.moves), .again_i(again), .back_i(back), .redo_o, .few_o(few), .same_o(same)
   );
 
-  hca_sq_again #(.Slots(Slots)) u_again (
-    .clk_i, .slot_i, .read_i, .fresh_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .plan_i, .sent_i,
-    .many_i, .we_i(over_i), .over_o(all_again), .active_o(again), .left_o, .ends_o, .last_o(back_o), .back_o(back)
-  );
+  if (HasSelective) begin : gen_again
+    hca_sq_again #(.Slots(Slots)) u_again (
+      .clk_i, .slot_i, .read_i, .fresh_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .plan_i, .sent_i,
+      .many_i, .we_i(over_i), .over_o(all_again), .active_o(again), .left_o, .ends_o, .last_o(back_o), .back_o(back)
+    );
+  end else begin : gen_no_again
+    logic unused_again;
+    assign unused_again = ^{slot_i, read_i, fresh_i, few, plan_i, sent_i, many_i, over_i};
+    assign {all_again, again, ends_o, back_o} = '0;
+    assign left_o = '0;
+    assign back   = '0;
+  end
 
   assign few_o = again;
 

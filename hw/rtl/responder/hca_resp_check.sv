@@ -3,7 +3,7 @@
 // do, the new state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1,
 // 4 (UC).
 module hca_resp_check
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*;
 (
   input  logic           clk_i,
   input  logic           look_i,
@@ -147,7 +147,7 @@ module hca_resp_check
 
     // On UC a message may begin behind a gap, and in place of the rest of another one: of that some is lost.
     look_d.order_bad = !(look_d.send || look_d.write || (look_d.read && !now_ctx_i.is_uc))
-                       || (look_d.inv && now_ctx_i.is_uc)
+                       || (look_d.inv && (now_ctx_i.is_uc || !HasKeyWr)) || (look_d.atomic && !HasAtomic)
                        || (look_d.starts && now_st_i.in_msg != MsgpNone && !now_ctx_i.is_uc)
                        || (!look_d.starts && now_st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite))
                        || (!look_d.starts && !look_d.in_seq && now_ctx_i.is_uc)

@@ -6,7 +6,7 @@
 // congestion control takes 6 cycles per READ packet, and waits in hca_resp_pace while it is held; on such a port the
 // others take 4. Takes nothing for NumQps cycles after reset.
 module hca_resp_sched
-  import hca_pkg::*, hca_rx_pkg::resp_list_t;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::resp_list_t;
 (
   input  logic           clk_i,
   input  logic           rst_i,
@@ -311,25 +311,36 @@ module hca_resp_sched
   // ---- Rates of congestion control: a lane may have been shut meanwhile -----------------------------------
   assign late = state_q == StPace && go && !open;
 
-  hca_resp_pace u_pace (
-    .clk_i, .rst_i, .now_i, .cc_i(cc_pace_i), .rate_wr_i(cc_rate_i),
-    .take_i      (take),
-    .qpn_i       (qpn_a),
-    .port_i      (PortW'(ctx.lane >> 4)),
-    .ask_i       (state_q == StPace),
-    .made_i      (send_read),
-    .bytes_i     (wire_bytes),
-    .on_o        (paces),
-    .go_o        (go),
-    .hold_o      (hold),
-    .due_valid_o (due_valid),
-    .due_ready_i (due_ready),
-    .due_qpn_o   (due_qpn),
-    .held_o,
-    .sent_valid_o(cc_sent_valid_o),
-    .sent_ready_i(cc_sent_ready_i),
-    .sent_o      (cc_sent_o)
-  );
+  if (HasCongestion) begin : gen_pace
+    hca_resp_pace u_pace (
+      .clk_i, .rst_i, .now_i, .cc_i(cc_pace_i), .rate_wr_i(cc_rate_i),
+      .take_i      (take),
+      .qpn_i       (qpn_a),
+      .port_i      (PortW'(ctx.lane >> 4)),
+      .ask_i       (state_q == StPace),
+      .made_i      (send_read),
+      .bytes_i     (wire_bytes),
+      .on_o        (paces),
+      .go_o        (go),
+      .hold_o      (hold),
+      .due_valid_o (due_valid),
+      .due_ready_i (due_ready),
+      .due_qpn_o   (due_qpn),
+      .held_o,
+      .sent_valid_o(cc_sent_valid_o),
+      .sent_ready_i(cc_sent_ready_i),
+      .sent_o      (cc_sent_o)
+    );
+  end else begin : gen_no_pace
+    logic unused_pace;
+    assign unused_pace = ^{now_i, cc_pace_i, cc_rate_i, cc_sent_ready_i, due_ready};
+    assign paces       = 1'b0;
+    assign go          = state_q == StPace;
+    assign hold        = 1'b0;
+    assign held_o      = 1'b0;
+    assign {due_valid, due_qpn}         = '0;
+    assign {cc_sent_valid_o, cc_sent_o} = '0;
+  end
 
   // ---- Outputs --------------------------------------------------------------------------------------------
   txp_t txp, ack;
@@ -402,21 +413,25 @@ module hca_resp_sched
   assign rsp_popped_qpn_o   = qpn_q;
 
   // ---- Results of atomics -----------------------------------------------------------------------------------
-  hca_atomic_results u_results (
-    .clk_i, .rst_i,
-    .qpn_i     (qpn_q),
-    .clear_i   (state_q == StRow && ev_q == EvQpc && init_q),
-    .add_i     (job_row && rsp_q.atomic && !rsp_q.again && !is_nak && !flush),
-    .scrub_i   (scrub_q),
-    .scrub_qpn_i(scrub_qpn_q),
-    .find_i    (rsp_ready_o && rsp_i.atomic),
-    .find_qpn_i(rsp_i.qpn),
-    .read_i    (state_q == StFind),
-    .psn_i     (rsp_q.psn),
-    .value_i   (rsp_q.va),
-    .found_o   (found),
-    .value_o   (result)
-  );
+  if (HasAtomic) begin : gen_results
+    hca_atomic_results u_results (
+      .clk_i, .rst_i,
+      .qpn_i     (qpn_q),
+      .clear_i   (state_q == StRow && ev_q == EvQpc && init_q),
+      .add_i     (job_row && rsp_q.atomic && !rsp_q.again && !is_nak && !flush),
+      .scrub_i   (scrub_q),
+      .scrub_qpn_i(scrub_qpn_q),
+      .find_i    (rsp_ready_o && rsp_i.atomic),
+      .find_qpn_i(rsp_i.qpn),
+      .read_i    (state_q == StFind),
+      .psn_i     (rsp_q.psn),
+      .value_i   (rsp_q.va),
+      .found_o   (found),
+      .value_o   (result)
+    );
+  end else begin : gen_no_results
+    assign {found, result} = '0;
+  end
 
   always_ff @(posedge clk_i) if (state_q == StFind) found_q <= found;
 

@@ -4,7 +4,7 @@
 // order, a burst waits for those before it that are near. Several items are in flight, so translation latency is
 // hidden. Stalls: write mux, completion unit; never hca_rx_ctrl.
 module hca_rx_exec
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*;
 (
   input  logic              clk_i,
   input  logic              rst_i,
@@ -175,28 +175,40 @@ module hca_rx_exec
     else if (wrote) burst_q <= !wr_o.last;
   end
 
-  hca_atomic u_atomic (
-    .clk_i,
-    .rst_i,
-    .op_valid_i    (op_valid),
-    .op_ready_o    (op_ready),
-    .op_i          (op),
-    .result_valid_o(result_valid),
-    .result_ready_i(result_ready),
-    .result_o      (result),
-    .look_func_i   (wr_o.func),
-    .look_block_i  (wr_o.addr[63:8]),
-    .hold_o        (hold),
-    .rd_req_valid_o(at_req_valid_o),
-    .rd_req_ready_i(at_req_ready_i),
-    .rd_req_o      (at_req_o),
-    .rd_rsp_valid_i(at_rsp_valid_i),
-    .rd_rsp_ready_o(at_rsp_ready_o),
-    .rd_rsp_i      (at_rsp_i),
-    .wr_valid_o    (at_wr_valid_o),
-    .wr_ready_i    (at_wr_ready_i),
-    .wr_o          (at_wr_o)
-  );
+  if (HasAtomic) begin : gen_atomic
+    hca_atomic u_atomic (
+      .clk_i,
+      .rst_i,
+      .op_valid_i    (op_valid),
+      .op_ready_o    (op_ready),
+      .op_i          (op),
+      .result_valid_o(result_valid),
+      .result_ready_i(result_ready),
+      .result_o      (result),
+      .look_func_i   (wr_o.func),
+      .look_block_i  (wr_o.addr[63:8]),
+      .hold_o        (hold),
+      .rd_req_valid_o(at_req_valid_o),
+      .rd_req_ready_i(at_req_ready_i),
+      .rd_req_o      (at_req_o),
+      .rd_rsp_valid_i(at_rsp_valid_i),
+      .rd_rsp_ready_o(at_rsp_ready_o),
+      .rd_rsp_i      (at_rsp_i),
+      .wr_valid_o    (at_wr_valid_o),
+      .wr_ready_i    (at_wr_ready_i),
+      .wr_o          (at_wr_o)
+    );
+  end else begin : gen_no_atomic
+    // hca_resp_check lets none through.
+    logic unused_atomic;
+    assign unused_atomic  = ^{op_valid, op, result_ready, at_req_ready_i, at_rsp_valid_i, at_rsp_i, at_wr_ready_i};
+    assign op_ready       = 1'b1;
+    assign {result_valid, result} = '0;
+    assign hold           = 1'b0;
+    assign {at_req_valid_o, at_req_o} = '0;
+    assign at_rsp_ready_o = 1'b1;
+    assign {at_wr_valid_o, at_wr_o}   = '0;
+  end
 
   hca_fifo #(
     .Width($bits(rx_done_t)),

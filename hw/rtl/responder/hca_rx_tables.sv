@@ -3,7 +3,7 @@
 // held; kept_*_o is the same a cycle later, out of registers: for who acts on what was looked at. The doorbell streams
 // wait only in the cycle in which an index is cleared, that of receive queues also some cycles for hca_rq_news.
 module hca_rx_tables
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*;
 (
   input  logic           clk_i,
   input  logic           rst_i,
@@ -65,6 +65,16 @@ module hca_rx_tables
   output logic [63:0]    wake_at_o
 );
 
+  // What no QP of this card has is no question for whoever reads a context.
+  rx_ctx_t ctx_row;
+  always_comb begin
+    ctx_o           = ctx_row;
+    ctx_o.has_srq   = ctx_row.has_srq && HasSrq;
+    ctx_o.is_xrc    = ctx_row.is_xrc && HasSrq;
+    ctx_o.is_raw    = ctx_row.is_raw && HasRaw;
+    ctx_o.selective = ctx_row.selective && HasSelective;
+  end
+
   hca_ram_1r1w #(
     .Width($bits(rx_ctx_t)),
     .Depth(NumQps)
@@ -75,7 +85,7 @@ module hca_rx_tables
     .wdata_i(ctx_i),
     .re_i   (rd_en_i),
     .raddr_i(rd_qpn_i),
-    .rdata_o(ctx_o)
+    .rdata_o(ctx_row)
   );
 
   hca_ram_1r1w #(

@@ -3,6 +3,7 @@
 // the simulator is told of.
 module hca_host
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_host_pkg::*;
 (
   input  logic                    clk_i,
@@ -88,7 +89,7 @@ module hca_host
   );
 
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
-    if (c != RdGather) begin : gen_port
+    if (c != RdGather && HasRd[c]) begin : gen_port
       hca_dma_rd_port #(.Tags(RdTags[c]), .Bytes((c < RdLines) ? 512 : 128)) u_port (
         .clk_i(pclk_i[RdPart[(c < RdLines) ? c : RdLines]]), .rst_i, .tick_i(rd_tick_o), .busy_o(busy[c]),
         .req_valid_i(rreq_valid_i[c]), .req_ready_o(rreq_ready_o[c]), .req_i(rreq_i[c]), .rsp_valid_o(rrsp_valid_o[c]),
@@ -96,12 +97,14 @@ module hca_host
         .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
         .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i((c < RdMgmt) ? mrsp_tag : few_tag), .mrsp_i((c < RdMgmt) ? mrsp : few)
       );
-    end else begin : gen_gather
+    end else begin : gen_none
       logic unused_in;
       assign unused_in          = ^{rreq_valid_i[c], rreq_i[c], rrsp_ready_i[c]};
       assign rreq_ready_o[c]    = 1'b0;
       assign rrsp_valid_o[c]    = 1'b0;
       assign rrsp_o[c]          = '0;
+    end
+    if (c == RdGather) begin : gen_gather
       assign busy[c]            = gather_busy_i;
       assign mreq_valid[c]      = gather_req_valid_i;
       assign mreq[c]            = gather_req_i;
@@ -110,20 +113,38 @@ module hca_host
       assign gather_rsp_valid_o = mrsp_valid[c];
       assign gather_rsp_tag_o   = mrsp_tag;
       assign gather_rsp_o       = mrsp;
+    end else if (!HasRd[c]) begin : gen_nobody
+      logic unused_port;
+      assign unused_port        = ^{mreq_ready[c], mrsp_valid[c]};
+      assign busy[c]            = 1'b0;
+      assign mreq_valid[c]      = 1'b0;
+      assign mreq[c]            = '0;
+      assign mreq_tag[c]        = '0;
     end
   end
 
   hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
-    .clk_i, .rst_i, .wr_valid_i, .wr_ready_o, .wr_i, .hwr_valid_o(out_valid), .hwr_ready_i(out_ready), .hwr_o,
+    .clk_i, .rst_i, .wr_valid_i(wr_valid_i & HasWr), .wr_ready_o, .wr_i, .hwr_valid_o(out_valid), .hwr_ready_i(out_ready), .hwr_o,
     .held_o(wr_held)
   );
 
-  hca_device_memory u_device_memory (
-    .clk_i, .rst_i, .row_valid_i(dm_wr_valid_i), .row_ready_o(dm_wr_ready_o), .row_i(dm_wr_i),
-    .rd_valid_i(ordered_valid), .rd_ready_o(ordered_ready), .rd_tag_i(hrd_req_tag_o),
-    .rd_i(hrd_req_o), .hrd_valid_o(hrd_req_valid_o), .hrd_ready_i(hrd_req_ready_i), .hrsp_valid_i(hrd_rsp_valid_i),
-    .hrsp_tag_i(hrd_rsp_tag_i), .hrsp_i(hrd_rsp_i), .rsp_valid_o(rsp_valid), .rsp_tag_o(rsp_tag), .rsp_o(rsp),
-    .wr_valid_i(out_valid), .wr_ready_o(out_ready), .wr_i(hwr_o), .hwr_valid_o, .hwr_ready_i
-  );
+  if (HasDeviceMemory) begin : gen_device_memory
+    hca_device_memory u_device_memory (
+      .clk_i, .rst_i, .row_valid_i(dm_wr_valid_i), .row_ready_o(dm_wr_ready_o), .row_i(dm_wr_i),
+      .rd_valid_i(ordered_valid), .rd_ready_o(ordered_ready), .rd_tag_i(hrd_req_tag_o),
+      .rd_i(hrd_req_o), .hrd_valid_o(hrd_req_valid_o), .hrd_ready_i(hrd_req_ready_i), .hrsp_valid_i(hrd_rsp_valid_i),
+      .hrsp_tag_i(hrd_rsp_tag_i), .hrsp_i(hrd_rsp_i), .rsp_valid_o(rsp_valid), .rsp_tag_o(rsp_tag), .rsp_o(rsp),
+      .wr_valid_i(out_valid), .wr_ready_o(out_ready), .wr_i(hwr_o), .hwr_valid_o, .hwr_ready_i
+    );
+  end else begin : gen_no_device_memory
+    logic unused_dm;
+    assign unused_dm       = ^{dm_wr_valid_i, dm_wr_i};
+    assign dm_wr_ready_o   = 1'b1;
+    assign hrd_req_valid_o = ordered_valid;
+    assign ordered_ready   = hrd_req_ready_i;
+    assign {rsp_valid, rsp_tag, rsp} = {hrd_rsp_valid_i, hrd_rsp_tag_i, hrd_rsp_i};
+    assign hwr_valid_o     = out_valid;
+    assign out_ready       = hwr_ready_i;
+  end
 
 endmodule

@@ -4,6 +4,7 @@
 // ports and looped ones take turns, each only when the receiver has room for it, and carry the number of their port.
 module hca_ports
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_link_pkg::*;
   import hca_mad_pkg::*;
   import hca_wire_pkg::tx_beat_t;
@@ -94,12 +95,10 @@ module hca_ports
   logic [NumPorts:0]     src_valid, src_ready, src_hold;
   mac_t                  src [NumPorts+1];
   logic [NumPorts:0][PortW-1:0] src_port;
-  logic                  rx_filling, sniff_hold, sniff_lost, sniff_copy;
+  logic                  rx_filling, sniff_lost;
   logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
-  rxd_t                  one, steered, spread;
-  logic                  steered_valid, steered_ready, spread_valid, spread_ready, spreads, rule_count;
-  logic [$clog2(Rules)-1:0] rule;
-  logic [12:0]           rule_bytes;
+  rxd_t                  one, spread;
+  logic                  spread_valid, spread_ready;
   logic [31:0]           rule_word;
   logic                  mad_valid, mad_ready;
   tx_beat_t              mad;
@@ -124,14 +123,29 @@ module hca_ports
   assign begins         = qpc_wr_i.init_sq || qpc_wr_i.init_rq;
   assign qpc_wr_ready_o = hdr_qpc_ready && (init_ready || !begins);
 
-  hca_cc u_cc (
-    .clk_i, .rst_i, .now_i, .ib_i(ib_o), .link_wr_i, .rx_strobes_i, .sl_open_i(sl_open_o),
-    .init_valid_i(qpc_wr_valid_i && begins), .init_ready_o(init_ready), .init_qpn_i(qpc_wr_i.qpn), .tx_i(sent_o),
-    .tx_txp_i(sent_txp_o), .tx_port_i(sent_port), .upd_i, .upd_data_i, .sent_valid_i(cc_sent_valid_i),
-    .sent_ready_o(cc_sent_ready_o), .sent_i(cc_sent_i), .pace_o(cc_pace_o), .rate_o(cc_rate_o), .ack_valid_i,
-    .ack_ready_o, .ack_i, .out_valid_o(answer_valid), .out_ready_i(answer_ready), .out_o(answer),
-    .cnp_sent_o(cnp_sent), .cnp_port_o(cnp_port), .tx_o(cc_tx)
-  );
+  if (HasCongestion) begin : gen_cc
+    hca_cc u_cc (
+      .clk_i, .rst_i, .now_i, .ib_i(ib_o), .link_wr_i, .rx_strobes_i, .sl_open_i(sl_open_o),
+      .init_valid_i(qpc_wr_valid_i && begins), .init_ready_o(init_ready), .init_qpn_i(qpc_wr_i.qpn), .tx_i(sent_o),
+      .tx_txp_i(sent_txp_o), .tx_port_i(sent_port), .upd_i, .upd_data_i, .sent_valid_i(cc_sent_valid_i),
+      .sent_ready_o(cc_sent_ready_o), .sent_i(cc_sent_i), .pace_o(cc_pace_o), .rate_o(cc_rate_o), .ack_valid_i,
+      .ack_ready_o, .ack_i, .out_valid_o(answer_valid), .out_ready_i(answer_ready), .out_o(answer),
+      .cnp_sent_o(cnp_sent), .cnp_port_o(cnp_port), .tx_o(cc_tx)
+    );
+  end else begin : gen_no_cc
+    // Acknowledges pass; no QP has a rate.
+    logic unused_cc;
+    assign unused_cc       = ^{now_i, link_wr_i, cc_sent_valid_i, cc_sent_i, rx_strobes_i, upd_i, upd_data_i, sent_txp_o};
+    assign init_ready      = 1'b1;
+    assign cc_sent_ready_o = '1;
+    assign cc_pace_o       = '0;
+    assign cc_rate_o       = '0;
+    assign cc_tx           = '0;
+    assign answer_valid    = ack_valid_i;
+    assign ack_ready_o     = answer_ready;
+    assign answer          = ack_i;
+    assign {cnp_sent, cnp_port} = '0;
+  end
 
   hca_tx_wire u_tx_wire (
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .cc_i(cc_tx),
@@ -254,28 +268,44 @@ module hca_ports
     .bytes_o(mad_rsp_o.bytes), .arrived_o(mad_rsp_o.arrived)
   );
 
-  hca_rx_steer u_rx_steer (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one),
-    .out_valid_o(steered_valid), .out_ready_i(steered_ready), .out_o(steered), .spread_o(spreads),
-    .hold_i(sniff_hold), .sniffed_o(sniff_copy), .count_o(rule_count), .rule_o(rule), .bytes_o(rule_bytes),
-    .lost_o(sniff_lost)
-  );
+  if (HasRaw) begin : gen_rules
+    rxd_t                     steered;
+    logic                     steered_valid, steered_ready, spreads, counts, sniff_hold, sniff_copy;
+    logic [$clog2(Rules)-1:0] rule;
+    logic [12:0]              rule_bytes;
 
-  hca_sniff_share u_sniff_share (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .filling_i(rx_filling), .valid_i(one_valid), .take_i(one_valid && one_ready),
-    .copy_i(sniff_copy), .beats_i(one.buf_beats), .free_i(buf_free_i), .hold_o(sniff_hold)
-  );
+    hca_rx_steer u_rx_steer (
+      .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one),
+      .out_valid_o(steered_valid), .out_ready_i(steered_ready), .out_o(steered), .spread_o(spreads),
+      .hold_i(sniff_hold), .sniffed_o(sniff_copy), .count_o(counts), .rule_o(rule), .bytes_o(rule_bytes),
+      .lost_o(sniff_lost)
+    );
 
-  hca_rule_counts u_rule_counts (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .count_i(rule_count), .rule_i(rule), .bytes_i(rule_bytes),
-    .rd_i(counter_req_i.rd && counter_req_i.word[7]), .word_i(counter_req_i.word[6:0]), .data_o(rule_word)
-  );
+    hca_sniff_share u_sniff_share (
+      .clk_i(pclk_i[PartRxWire]), .rst_i, .filling_i(rx_filling), .valid_i(one_valid), .take_i(one_valid && one_ready),
+      .copy_i(sniff_copy), .beats_i(one.buf_beats), .free_i(buf_free_i), .hold_o(sniff_hold)
+    );
 
-  hca_rss u_rss (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .rss_wr_i, .rss_qp_wr_i, .in_valid_i(steered_valid),
-    .in_ready_o(steered_ready), .in_i(steered), .spread_i(spreads), .out_valid_o(spread_valid),
-    .out_ready_i(spread_ready), .out_o(spread)
-  );
+    hca_rule_counts u_rule_counts (
+      .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .count_i(counts), .rule_i(rule), .bytes_i(rule_bytes),
+      .rd_i(counter_req_i.rd && counter_req_i.word[7]), .word_i(counter_req_i.word[6:0]), .data_o(rule_word)
+    );
+
+    hca_rss u_rss (
+      .clk_i(pclk_i[PartRxWire]), .rst_i, .rss_wr_i, .rss_qp_wr_i, .in_valid_i(steered_valid),
+      .in_ready_o(steered_ready), .in_i(steered), .spread_i(spreads), .out_valid_o(spread_valid),
+      .out_ready_i(spread_ready), .out_o(spread)
+    );
+  end else begin : gen_no_rules
+    // No rule has a frame.
+    logic unused_rules;
+    assign unused_rules  = ^{rule_wr_i, rss_wr_i, rss_qp_wr_i, rx_filling};
+    assign spread_valid  = one_valid;
+    assign one_ready     = spread_ready;
+    assign spread        = one;
+    assign rule_word     = '0;
+    assign sniff_lost    = 1'b0;
+  end
 
   hca_rx_group u_rx_group (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .wr_valid_i(group_wr_valid_i), .wr_ready_o(group_wr_ready_o),

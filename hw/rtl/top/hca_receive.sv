@@ -2,6 +2,7 @@
 // and what has left of services without acknowledges (hca_sent). Wiring only.
 module hca_receive
   import hca_pkg::*;
+  import hca_features_pkg::*;
 (
   input  logic [PartRespSched:PartRxCtrl] pclk_i,    // one clock, for each part (hca_part_clock)
   input  logic                      rst_i,
@@ -178,13 +179,26 @@ module hca_receive
   logic            srq_look, srq_pop;
   logic [SrqW-1:0] srq_look_srqn;
   srq_head_t       srq_head;
-  hca_srq u_srq (
-    .clk_i(pclk_i[PartRxCtrl]), .rst_i, .srqc_wr_valid_i, .srqc_wr_ready_o, .srqc_wr_srqn_i, .srqc_wr_i,
-    .srq_db_valid_i, .srq_db_ready_o, .srq_db_i, .look_i(srq_look), .look_srqn_i(srq_look_srqn), .head_o(srq_head),
-    .pop_i(srq_pop), .req_valid_o(srq_req_valid_o), .req_ready_i(srq_req_ready_i), .req_o(srq_req_o),
-    .rsp_valid_i(srq_rsp_valid_i), .rsp_ready_o(srq_rsp_ready_o), .rsp_i(srq_rsp_i), .ev_valid_o(srq_ev_valid_o),
-    .ev_ready_i(srq_ev_ready_i), .ev_o(srq_ev_o), .bad_db_cnt_o()
-  );
+  if (HasSrq) begin : gen_srq
+    hca_srq u_srq (
+      .clk_i(pclk_i[PartRxCtrl]), .rst_i, .srqc_wr_valid_i, .srqc_wr_ready_o, .srqc_wr_srqn_i, .srqc_wr_i,
+      .srq_db_valid_i, .srq_db_ready_o, .srq_db_i, .look_i(srq_look), .look_srqn_i(srq_look_srqn), .head_o(srq_head),
+      .pop_i(srq_pop), .req_valid_o(srq_req_valid_o), .req_ready_i(srq_req_ready_i), .req_o(srq_req_o),
+      .rsp_valid_i(srq_rsp_valid_i), .rsp_ready_o(srq_rsp_ready_o), .rsp_i(srq_rsp_i), .ev_valid_o(srq_ev_valid_o),
+      .ev_ready_i(srq_ev_ready_i), .ev_o(srq_ev_o), .bad_db_cnt_o()
+    );
+  end else begin : gen_no_srq
+    // There is no slot for anybody.
+    logic unused_srq;
+    assign unused_srq       = ^{srqc_wr_valid_i, srqc_wr_srqn_i, srqc_wr_i, srq_db_valid_i, srq_db_i, srq_look, srq_look_srqn,
+                                srq_pop, srq_req_ready_i, srq_rsp_valid_i, srq_rsp_i, srq_ev_ready_i};
+    assign srqc_wr_ready_o  = 1'b1;
+    assign srq_db_ready_o   = 1'b1;
+    assign srq_head         = '0;
+    assign {srq_req_valid_o, srq_req_o} = '0;
+    assign srq_rsp_ready_o  = 1'b1;
+    assign {srq_ev_valid_o, srq_ev_o}   = '0;
+  end
 
   // Context writes behind the requester: whose messages it takes back begins no more.
   hca_rx_ctrl u_rx_ctrl (

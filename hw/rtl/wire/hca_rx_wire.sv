@@ -4,6 +4,7 @@
 // `room_o` before each packet and loses nothing. `rxd` may stall. Details: README.md.
 module hca_rx_wire
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_mad_pkg::*;
   import hca_wire_pkg::*;
 (
@@ -134,35 +135,43 @@ module hca_rx_wire
   rule_key_t        key;
   logic [Rules-1:0] rules;
   logic             csum_ok;
-  frame_sums_t      sums;
 
-  // Sniffers look at nothing: what else would match a packet without its header does not count.
-  hca_rx_match u_match (
-    .clk_i,
-    .rst_i,
-    .rule_wr_i,
-    .busy_o (rule_busy_o),
-    .valid_i(l3_valid && (l3_beat.l3 == L3Raw || l3_kept.keep)),
-    .beat_i (l3_beat),
-    .key_o  (key),
-    .rules_o(rules)
-  );
+  if (HasRaw) begin : gen_rules
+    frame_sums_t sums;
 
-  hca_frame_sums #(
-    .SkipFields(1'b0)
-  ) u_sums (
-    .clk_i,
-    .valid_i(l3_valid && l3_beat.l3 == L3Raw),
-    .first_i(l3_beat.first),
-    .last_i (l3_beat.last),
-    .len_i  (l3_beat.len_bytes),
-    .data_i (l3_beat.data),
-    .sums_o (sums)
-  );
+    // Sniffers look at nothing: what else would match a packet without its header does not count.
+    hca_rx_match u_match (
+      .clk_i,
+      .rst_i,
+      .rule_wr_i,
+      .busy_o (rule_busy_o),
+      .valid_i(l3_valid && (l3_beat.l3 == L3Raw || l3_kept.keep)),
+      .beat_i (l3_beat),
+      .key_o  (key),
+      .rules_o(rules)
+    );
 
-  logic unused_sums;
-  assign unused_sums = ^{sums.is_udp, sums.vlan};
-  assign csum_ok = sums.is_ip && sums.is_l4 && !sums.no_csum && sums.ip == 16'hffff && sums.l4 == 16'hffff;
+    hca_frame_sums #(
+      .SkipFields(1'b0)
+    ) u_sums (
+      .clk_i,
+      .valid_i(l3_valid && l3_beat.l3 == L3Raw),
+      .first_i(l3_beat.first),
+      .last_i (l3_beat.last),
+      .len_i  (l3_beat.len_bytes),
+      .data_i (l3_beat.data),
+      .sums_o (sums)
+    );
+
+    logic unused_sums;
+    assign unused_sums = ^{sums.is_udp, sums.vlan};
+    assign csum_ok = sums.is_ip && sums.is_l4 && !sums.no_csum && sums.ip == 16'hffff && sums.l4 == 16'hffff;
+  end else begin : gen_no_rules
+    assign rule_busy_o = 1'b0;
+    assign key         = '0;
+    assign rules       = '0;
+    assign csum_ok     = 1'b0;
+  end
 
   hca_rx_parse u_parse (
     .clk_i,
@@ -179,17 +188,25 @@ module hca_rx_wire
     .rxd_o   (parsed)
   );
 
-  hca_rx_sniff u_sniff (
-    .clk_i,
-    .rst_i,
-    .rule_wr_i,
-    .keep_o (keep),
-    .last_i (l3_valid && l3_beat.last),
-    .kept_i (l3_kept),
-    .rules_i(rules),
-    .kept_o (kept),
-    .rules_o(sniffers)
-  );
+  if (HasRaw) begin : gen_sniff
+    hca_rx_sniff u_sniff (
+      .clk_i,
+      .rst_i,
+      .rule_wr_i,
+      .keep_o (keep),
+      .last_i (l3_valid && l3_beat.last),
+      .kept_i (l3_kept),
+      .rules_i(rules),
+      .kept_o (kept),
+      .rules_o(sniffers)
+    );
+  end else begin : gen_no_sniff
+    logic unused_sniff;
+    assign unused_sniff = ^{rule_wr_i, l3_kept};
+    assign keep         = '0;
+    assign kept         = '0;
+    assign sniffers     = '0;
+  end
 
   logic unused_kept;
   assign unused_kept = kept.fits;

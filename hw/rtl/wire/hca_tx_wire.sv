@@ -4,6 +4,7 @@
 // Latency of an empty pipeline and rates: README.md.
 module hca_tx_wire
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic                      clk_i,
@@ -134,16 +135,22 @@ module hca_tx_wire
   logic     sum_valid, sum_ready;
   tx_beat_t sum_beat;
 
-  hca_tx_csum u_csum (
-    .clk_i,
-    .rst_i,
-    .in_valid_i (mad_turn ? mad_valid_i : beat_valid),
-    .in_ready_o (beat_ready),
-    .in_i       (mad_turn ? mad_i : beat),
-    .out_valid_o(sum_valid),
-    .out_ready_i(sum_ready),
-    .out_o      (sum_beat)
-  );
+  if (HasRaw) begin : gen_csum
+    hca_tx_csum u_csum (
+      .clk_i,
+      .rst_i,
+      .in_valid_i (mad_turn ? mad_valid_i : beat_valid),
+      .in_ready_o (beat_ready),
+      .in_i       (mad_turn ? mad_i : beat),
+      .out_valid_o(sum_valid),
+      .out_ready_i(sum_ready),
+      .out_o      (sum_beat)
+    );
+  end else begin : gen_no_csum
+    assign sum_valid  = mad_turn ? mad_valid_i : beat_valid;
+    assign beat_ready = sum_ready;
+    assign sum_beat   = mad_turn ? mad_i : beat;
+  end
 
   hca_icrc_tx u_icrc (
     .clk_i,

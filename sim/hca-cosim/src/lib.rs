@@ -65,7 +65,9 @@ pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use flash::Flash;
 pub use hca_abi::{OpVls, PortView};
-pub use hca_fw_core::{Identity, NUM_EQS, Neighbour, QPN_LINE_BITS, Quotas, SHARING_FUNCS, line_of};
+pub use hca_fw_core::{
+    FEATURES, Identity, NUM_EQS, Neighbour, QPN_LINE_BITS, Quotas, SHARING_FUNCS, line_of,
+};
 pub use hca_switch::{EthSwitchId, SwitchId};
 pub use hca_vsim::{DATA_VLS, has_models as has_rtl};
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};

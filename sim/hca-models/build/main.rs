@@ -397,6 +397,7 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
         .args(
             env::var("DEP_HCA_VSIM_FUNCTIONS").map(|functions| format!("+define+HCA_NUM_FUNCS={functions}")),
         )
+        .args(env::var("DEP_HCA_VSIM_FEATURES").map(|features| format!("+define+HCA_FEATURES={features}")))
         .arg(format!(
             "+define+HCA_NUM_VLS={}",
             env_var("DEP_HCA_VSIM_DATA_VLS")

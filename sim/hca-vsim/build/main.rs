@@ -8,6 +8,7 @@ use std::path::PathBuf;
 fn main() {
     for var in [
         "HCA_VSIM_CFLAGS",
+        "HCA_VSIM_FEATURES",
         "HCA_VSIM_FUNCS",
         "HCA_VSIM_LINES",
         "HCA_VSIM_VLS",
@@ -24,6 +25,9 @@ fn main() {
     // Without it the RTL has as many as the register map.
     if let Ok(functions) = env::var("HCA_VSIM_FUNCS") {
         println!("cargo:functions={}", checked_functions(&functions));
+    }
+    if let Ok(names) = env::var("HCA_VSIM_FEATURES") {
+        println!("cargo:features={}", features(&names));
     }
 }
 
@@ -56,6 +60,21 @@ fn checked_functions(value: &str) -> &str {
         "HCA_VSIM_FUNCS is '{value}': set it to 1, 4 or 16"
     );
     value
+}
+
+/// HCA_VSIM_FEATURES: what the models have of that which a card may be built without, names of `feature` of the ABI with
+/// commas between them, or `none`; the firmware reads it, too, and refuses a name that there is not. As the RTL says it.
+fn features(names: &str) -> String {
+    if names.eq_ignore_ascii_case("none") {
+        return "0".into();
+    }
+    let constant = |name: &str| {
+        name.split('_').fold("Feature".to_owned(), |constant, word| {
+            let (first, rest) = word.split_at(word.len().min(1));
+            constant + &first.to_ascii_uppercase() + &rest.to_ascii_lowercase()
+        })
+    };
+    names.split(',').map(constant).collect::<Vec<_>>().join("|")
 }
 
 /// The processor that HCA_VSIM_CFLAGS compiles for, as its psABI level; 1 is any. Without that variable it is the one

@@ -76,9 +76,12 @@ debug_as!(DeviceMemory, handle, len_bytes);
 
 impl<P: DevicePtr> Context<P> {
     /// ibv_alloc_dm (V-77): so many bytes, all zeros. ENOMEM: the function has no more in one piece, of `max_dm_size`.
-    /// It begins at a multiple of 4096 for whoever needs an alignment.
+    /// EOPNOTSUPP: the card is built without. It begins at a multiple of 4096 for whoever needs an alignment.
     pub fn alloc_dm(&self, len_bytes: usize) -> Result<DeviceMemory<P>> {
         let most = self.query_device()?.max_dm_size();
+        if most == 0 {
+            return Err(Error::Unsupported("this card has no device memory".into()));
+        }
         let length = u32::try_from(len_bytes)
             .ok()
             .filter(|n| *n > 0 && u64::from(*n) <= most);
