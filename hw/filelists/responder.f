@@ -1,6 +1,7 @@
 // Receive side: packet rules, acknowledgements, execution, READ responses.
 hw/rtl/responder/hca_rx_pkg.sv
 hw/rtl/responder/hca_rx_state_pkg.sv
+hw/rtl/responder/hca_rx_resp_pkg.sv
 hw/rtl/responder/hca_ack_credits.sv
 hw/rtl/responder/hca_ack_item.sv
 hw/rtl/responder/hca_ack_look.sv
@@ -38,5 +39,6 @@ hw/rtl/responder/hca_resp_list.sv
 hw/rtl/responder/hca_resp_pace.sv
 hw/rtl/responder/hca_resp_span.sv
 hw/rtl/responder/hca_resp_turns.sv
+hw/rtl/responder/hca_resp_out.sv
 hw/rtl/responder/hca_resp_sched.sv
 hw/rtl/responder/hca_sent.sv

@@ -9,15 +9,19 @@ module fv_resp_ahead
   input logic [23:0]          ahead_i,
   input logic [23:0]          any_i     // distance of some PSN from the expected one
 );
-  logic                 near, known, here, is_near;
+  logic                 near, known, leads, here, is_near;
   logic [AheadPsns-1:0] with_it, left;
-  logic [6:0]           missing, passed, hole, still;
+  logic [6:0]           first, missing, passed, hole, still;
   logic [23:0]          now;    // distance of the same PSN when the expected packet has come
 
   hca_resp_ahead u_dut (
-    .marks_i, .ahead_i, .near_o(near), .known_o(known), .with_o(with_it), .missing_o(missing), .passed_o(passed),
-    .left_o(left), .hole_o(hole)
+    .marks_i, .ahead_i, .near_o(near), .known_o(known), .leads_o(leads), .first_o(first), .passed_o(passed),
+    .hole_o(hole)
   );
+  // As those put it together who look.
+  assign missing = leads ? ahead_i[6:0] : first;
+  assign with_it = near ? marks_i | AheadPsns'(1) << 6'(ahead_i[6:0] - 7'd1) : marks_i;
+  assign left    = marks_behind(marks_i, passed);
   assign still = hole - passed;
 
   // Of marks: is the packet at that distance here?

@@ -41,8 +41,8 @@ module hca_read_ahead
   typedef struct packed {
     logic                 fits;     // near enough, and without a mark
     logic [6:0]           ahead;    // low bits of how far
-    logic [AheadPsns-1:0] with_it;
-    logic [6:0]           missing;
+    logic                 leads;
+    logic [6:0]           first;
     logic [6:0]           passed;
     logic [6:0]           hole;
   } found_t;
@@ -50,10 +50,10 @@ module hca_read_ahead
   found_t               found_d, found_q;
   logic                 near, known, fits_q, in_row;
   logic [23:0]          ahead;
-  logic [AheadPsns-1:0] left;
+  logic [6:0]           missing;
 
   logic                 unused_in;
-  assign unused_in = ^{row_i, left};
+  assign unused_in = ^row_i;
 
   assign in_row  = (psn_i - first_o) <= (row_i.last_psn - first_o);
   assign found_o = fits_q && row_i.opcode == WrOpRdmaRead && in_row;
@@ -62,21 +62,22 @@ module hca_read_ahead
   assign ahead = psn_i - st_i.una_psn;
 
   hca_resp_ahead u_ahead (
-    .marks_i(marks_of(st_i)), .ahead_i(ahead), .near_o(near), .known_o(known), .with_o(found_d.with_it),
-    .missing_o(found_d.missing), .passed_o(found_d.passed), .left_o(left), .hole_o(found_d.hole)
+    .marks_i(marks_of(st_i)), .ahead_i(ahead), .near_o(near), .known_o(known), .leads_o(found_d.leads),
+    .first_o(found_d.first), .passed_o(found_d.passed), .hole_o(found_d.hole)
   );
 
   assign found_d.fits  = near && !known;
   assign found_d.ahead = ahead[6:0];
+  assign missing       = found_q.leads ? found_q.ahead : found_q.first;
 
   always_ff @(posedge clk_i) begin
     found_q <= found_d;
     if (look_i) begin
       fits_q   <= found_q.fits;
       // It is the one that was missing last, or the sixteenth.
-      asks_o   <= found_q.ahead[3:0] == '0 || (found_q.ahead == found_q.missing && marks_of(st_i) != '0);
-      hole_o   <= hole_of(found_q.missing, row_i.last_psn - st_i.una_psn);
-      with_o   <= found_q.with_it;
+      asks_o   <= found_q.ahead[3:0] == '0 || (found_q.ahead == missing && marks_of(st_i) != '0);
+      hole_o   <= hole_of(missing, row_i.last_psn - st_i.una_psn);
+      with_o   <= marks_with(marks_of(st_i), found_q.ahead);
       passed_o <= found_q.passed;
       left_o   <= marks_behind(marks_of(st_i), found_q.passed);
       some_o   <= !found_q.hole[6];

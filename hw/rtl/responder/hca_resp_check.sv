@@ -70,18 +70,21 @@ module hca_resp_check
     logic [23:0] psns;       // PSNs a READ takes
   } look_t;
 
-  // Selective repeat: what hca_resp_ahead says of the packet and of the marks.
+  // Selective repeat: what hca_resp_ahead says of the packet and of the marks. What is late of it, the number of packets
+  // that are missing and the marks with this one, is put together a cycle later.
   typedef struct packed {
     logic        known;
-    logic [AheadPsns-1:0] with_it;
-    logic [6:0]  missing;
+    logic [6:0]  ahead;
+    logic        leads;
+    logic [6:0]  first;
     logic [6:0]  passed;
     logic [6:0]  hole;
   } marks_t;
 
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
-  logic        has_marks, has_marks_q, known, near, has_masks;
+  logic        has_marks, has_marks_q, near, known, has_masks;
+  logic [23:0] ahead;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
   logic        first, middle, last, only, total_bad, flush_bad;
@@ -91,7 +94,6 @@ module hca_resp_check
   logic [23:0] rd_whole;   // PSNs of a READ without its last one, if that is not full
   logic        rd_rest;
   logic [25:0] rd_fits;
-  logic [AheadPsns-1:0] unused_left;
   logic [23:0] behind;
   logic        unused_rxd;
 
@@ -104,10 +106,12 @@ module hca_resp_check
 
   hca_resp_ahead u_ahead (
     .marks_i  (now_st_i.wr_va),
-    .ahead_i  (rxd_i.psn - now_st_i.epsn),
-    .near_o   (near), .known_o(known), .with_o(marks_d.with_it), .missing_o(marks_d.missing),
-    .passed_o (marks_d.passed), .left_o(unused_left), .hole_o(marks_d.hole)
+    .ahead_i  (ahead),
+    .near_o   (near), .known_o(known), .leads_o(marks_d.leads), .first_o(marks_d.first),
+    .passed_o (marks_d.passed), .hole_o(marks_d.hole)
   );
+  assign ahead         = rxd_i.psn - now_st_i.epsn;
+  assign marks_d.ahead = ahead[6:0];
   assign marks_d.known = has_marks && known;  // without marks nobody asks for the rest
 
   always_comb begin
@@ -211,7 +215,7 @@ module hca_resp_check
 
   // The expected PSN behind this packet, and behind those that have come before it; how many are missing there.
   logic [23:0] next_psn;
-  logic [6:0]  missing, still;
+  logic [6:0]  missing, still, behind_gap;
   logic        some_left;            // marks behind that PSN
   logic [AheadPsns-1:0] left;
   logic [15:0] seen;
@@ -221,7 +225,8 @@ module hca_resp_check
   assign still    = marks_q.hole - marks_q.passed;
   assign left     = marks_behind(st_i.wr_va, marks_q.passed);
   assign some_left = !marks_q.hole[6];
-  assign missing  = look_q.in_seq ? still : marks_q.missing;
+  assign behind_gap = marks_q.leads ? marks_q.ahead : marks_q.first;
+  assign missing    = look_q.in_seq ? still : behind_gap;
   assign seen     = look_q.in_seq ? req_i.psn[15:0] + 16'd1 + 16'(marks_q.hole) : req_i.psn[15:0];
   // A READ's answer tells of nothing behind it, and a WRITE in several packets needs their place.
   assign keeps    = has_marks_q && !look_q.read && !look_q.inv && !(look_q.write && look_q.starts && !look_q.ends);
@@ -278,7 +283,7 @@ module hca_resp_check
       // A gap is told of again with every eighth packet: an answer, or what was sent again, may be lost.
       places = look_q.alone && !marks_q.known;
       if (places && (!st_i.nak_sent || look_q.eighth)) begin
-        syndrome = (marks_q.missing > MissingMax) ? NakPsnSequence : NakSelective;
+        syndrome = (behind_gap > MissingMax) ? NakPsnSequence : NakSelective;
       end else if (!places && !marks_q.known && !st_i.nak_all) begin
         syndrome = NakPsnSequence;
       end
@@ -329,7 +334,7 @@ module hca_resp_check
       if (pops) st_o.rq_ci = WqeIndexBits'(srq_i.slot);
       if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps ? left : '0;
     end else if (places) begin
-      st_o.wr_va = marks_q.with_it;
+      st_o.wr_va = marks_with(st_i.wr_va, marks_q.ahead);
     end
     if (accept && look_q.starts) {st_o.srqn, st_o.srq_cqn} = {req_i.xrcsrq, ctx_i.recv_cqn};
     if (lost) begin  // the receive WQE is the next message's

@@ -1,12 +1,13 @@
 // Schedules what the responder sends: READ responses packet by packet and answers of atomics, round robin over QPs, and
 // one cumulative ACK per QP behind them. Per QP up to 16 such jobs (hca_resp_list) and one pending ACK: `rsp` is ready
-// again soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
+// again soon, whatever the transmit side does. 3 cycles per READ packet, which is made in the one behind them, while the
+// next event is picked: none of its own QP. An ACK never overtakes READ responses of
 // its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
 // QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. A QP with a rate of
 // congestion control takes 6 cycles per READ packet, and waits in hca_resp_pace while it is held; on such a port the
 // others take 4. Takes nothing for NumQps cycles after reset.
 module hca_resp_sched
-  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::resp_list_t;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_resp_pkg::*, hca_rx_pkg::resp_list_t;
 (
   input  logic           clk_i,
   input  logic           rst_i,
@@ -44,73 +45,36 @@ module hca_resp_sched
   output logic [QpW-1:0] rsp_popped_qpn_o
 );
 
-  localparam int unsigned Queues = NumLanes + RateGroups;
-  localparam int unsigned QueueW = $clog2(Queues);
+  localparam int unsigned Queues = RespQueues;
+  localparam int unsigned QueueW = RespQueueW;
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  // StBlock, StFind: is an atomic's result here? StGone: one job less. StLink: the second link of a new one.
-  // StPace: may the QP send already? StResume: where does its job go on?
-  typedef enum logic [3:0] {StPick, StBlock, StFind, StRow, StPace, StRead, StGone, StLink, StResume} state_e;
-
-  // State of a QP. `last_seq`: of the newest READ packet, if any.
-  typedef struct packed {
-    logic              queued;
-    logic [QueueW-1:0] waits_in;    // where it waits
-    resp_list_t        jobs;
-    logic              ack;
-    logic [23:0]       ack_psn;
-    logic [7:0]        ack_syndrome;
-    logic [23:0]       ack_msn;
-    logic              sent;
-    logic [15:0]       last_seq;
-  } row_t;
-
-  typedef struct packed {
-    logic [23:0] psn;
-    logic [63:0] va;
-    logic [31:0] rkey;
-    logic [23:0] last_psn;
-    logic        only;       // one packet
-    logic [12:0] tail;       // bytes of the last packet
-    logic [23:0] msn;
-    logic [4:0]  credits;    // code
-    logic        atomic;     // its answer is va; of an ATOMIC WRITE or a FLUSH it is a READ response without data
-    logic        failed;     // it has none
-  } job_t;
-
-  typedef struct packed {
-    logic [2:0]  state;
-    logic [7:0]  func;
-    logic [23:0] pd;
-    qp_gen_t     gen;
-    logic [2:0]  path_mtu;
-    logic [LaneW-1:0]      lane;
-    logic [RateGroupW-1:0] group;
-    logic [23:0]           interval;
-    logic [6:0]            ack_bytes;  // on the wire, without payload
-  } ctx_t;
+  // StBlock, StFind: is an atomic's result here? StLink: the second link of a new job.
+  // StPace: may the QP send already? StRead: its job comes. StResume, StResumed: where does its job go on?
+  typedef enum logic [3:0] {StPick, StBlock, StFind, StRow, StPace, StRead, StLink, StResume, StResumed} state_e;
 
   state_e         state_q;
   ev_e            ev_q;
   logic           scrub_q, init_q;
   logic [QpW-1:0] scrub_qpn_q, qpn_q, qpn_a, turn_qpn;
   rsp_job_t       rsp_q;
-  ctx_t           ctx_q, ctx;
-  row_t           row, row_new;
+  resp_ctx_t           ctx_q, ctx;
+  resp_row_t           row, row_new;
   logic           paces, go, hold, late, due_valid, due_ready, turn;
   logic [QpW-1:0] due_qpn;
-  job_t           job, job_new;
+  resp_job_t           job_came, job, job_new, job_new_q;
   logic [2:0]     req, grant;
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
-  logic           take, push, row_we;
+  logic           take, push, row_we, send_read;
   logic [Queues-1:0] resort;
   logic           txp_free, seg_free, ack_free;
   logic           found, found_q, lost;  // lost: it comes again, and is too old to be here
   logic [63:0]    result;
 
   // ---- StPick: choose an event, read the QP's row ----------------------------------------------------
-  assign req[EvJob]  = rsp_valid_i;
-  assign req[EvQpc]  = qpc_wr_valid_i;
+  // The row of a QP whose packet is made now is written now; in the queues of turns it is not.
+  assign req[EvJob]  = rsp_valid_i && !(send_read && rsp_i.qpn == qpn_q);
+  assign req[EvQpc]  = qpc_wr_valid_i && !(send_read && qpc_wr_i.qpn == qpn_q);
   // Jobs go first, three for a turn at most: what waits meanwhile is answered by one acknowledge.
   assign req[EvTurn] = turn && ((txp_free && seg_free) || ack_free)
                        && (!rsp_valid_i || (&jobs_q));
@@ -154,13 +118,16 @@ module hca_resp_sched
   // ---- StRow: act on the row ---------------------------------------------------------------------------
   logic        open, alive, passed, start_read, send_ack, store_job, is_nak, was_nak, job_row, last_word, stale;
   logic        more_jobs, add, replace, link, relink, free_list, flush, goes_on;
+  logic        put_q, set_q, link_q, relink_q, gone_q, free_q;  // what has been found: done in the cycle behind it
+  logic [JobPlaceW-1:0] free_head_q, free_tail_q;
+  logic [JobPlaceW:0]   free_count_q;
   resp_list_t  jobs_with, jobs_sent, jobs_resumed;
   logic        rsp_only;
   logic [23:0] rsp_last_psn;
   logic [12:0] rsp_tail;
-  logic [JobPlaceW-1:0] new_place, next_place, from, to, new_place_q;
+  logic [JobPlaceW-1:0] new_place, next_came, next_place, from, to, new_place_q, from_q, to_q;
   logic [15:0] seq_q;         // of the newest READ packet of the card
-  logic [15:0] under_way_q;   // READ packets that had not passed; nothing is made in the cycle before StRow
+  logic [15:0] under_way_q;   // READ packets that had not passed in the cycle before
 
   assign open       = sl_open_i[ctx.lane] && (ctx.group == '0 || rate_open_i[ctx.group]);
   // A NAK that has itself moved the QP to ERR still goes out, behind the READs that came before it.
@@ -196,24 +163,26 @@ module hca_resp_sched
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
                       && alive && row.jobs.count == '0 && passed;
 
-  // ---- StRead: one packet of the head job ----------------------------------------------------------------
-  logic        is_last, send_read;
+  // ---- Behind StRead: one packet of the head job ---------------------------------------------------------
+  logic        is_last, ends, has_payload;
   logic [23:0] read_psn;
   logic [12:0] bytes, wire_bytes;
-  logic [6:0]  rest;
   logic [31:0] off;   // bytes of the job before the packet
-  logic        unused_carry;
 
-  assign send_read = state_q == StRead;
-  assign read_psn  = row.jobs.partly ? row.jobs.at_psn : job.psn;
-  assign is_last   = row.jobs.partly ? row.jobs.ends : job.only;
-  assign off       = row.jobs.partly ? 32'(24'(row.jobs.at_psn - row.jobs.head_psn)) << mtu_shift(ctx.path_mtu) : '0;
-  assign bytes     = is_last ? job.tail : mtu_bytes(ctx.path_mtu);
-  // The payload, up to four bytes, and the rest: one addition with a carry. Only answers of atomics have no payload
-  // and more than an AETH.
-  assign rest      = ctx.ack_bytes + (job.atomic ? 7'(AtomicAckEthBytes) : '0);
-  assign {wire_bytes[12:2], unused_carry} = {bytes[12:2], 1'b1} + {6'd0, rest[6:2], bytes[1:0] != 2'b00};
-  assign wire_bytes[1:0] = rest[1:0];
+  // What the RAMs of jobs say goes through registers, for they are deep; what is made of it there and of the row as
+  // well. Row and context are still the QP's in the cycle behind.
+  assign ends = row.jobs.partly ? row.jobs.ends : job_came.only;
+
+  always_ff @(posedge clk_i) begin
+    send_read   <= !rst_i && state_q == StRead;
+    job         <= job_came;
+    next_place  <= next_came;
+    read_psn    <= row.jobs.partly ? row.jobs.at_psn : job_came.psn;
+    off         <= row.jobs.partly ? 32'(24'(row.jobs.at_psn - row.jobs.head_psn)) << mtu_shift(ctx.path_mtu) : '0;
+    is_last     <= ends;
+    bytes       <= ends ? job_came.tail : mtu_bytes(ctx.path_mtu);
+    has_payload <= !ends || job_came.tail != '0;
+  end
 
   always_comb begin
     row_new   = row;
@@ -262,7 +231,7 @@ module hca_resp_sched
       row_new.queued   = !is_last || row.jobs.count != 1 || row.ack;
       push             = row_new.queued;
     end
-    if (state_q == StResume) begin
+    if (state_q == StResumed) begin
       row_we       = 1'b1;
       row_new.jobs = jobs_resumed;
       push         = 1'b1;
@@ -295,14 +264,15 @@ module hca_resp_sched
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
       if (send_read) seq_q <= seq_q + 16'd1;
-      under_way_q <= seq_q - resp_done_seq_i;
+      under_way_q <= seq_q + 16'(send_read) - resp_done_seq_i;
       unique case (state_q)
         StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
         StBlock: state_q <= StFind;
         StFind:  state_q <= StRow;
         StPace:  if (go || hold) state_q <= (go && !late) ? StRead : StPick;
         StRow:   state_q <= (ev_q == EvTurn && start_read) ? (goes_on ? StResume : paces ? StPace : StRead)
-                            : (job_row && (lost || !add)) ? StGone : (job_row && relink) ? StLink : StPick;
+                            : (job_row && row.jobs.replaying) ? StLink : StPick;
+        StResume: state_q <= StResumed;
         default: state_q <= StPick;
       endcase
     end
@@ -333,7 +303,7 @@ module hca_resp_sched
     );
   end else begin : gen_no_pace
     logic unused_pace;
-    assign unused_pace = ^{now_i, cc_pace_i, cc_rate_i, cc_sent_ready_i, due_ready};
+    assign unused_pace = ^{now_i, cc_pace_i, cc_rate_i, cc_sent_ready_i, due_ready, wire_bytes};
     assign paces       = 1'b0;
     assign go          = state_q == StPace;
     assign hold        = 1'b0;
@@ -343,73 +313,17 @@ module hca_resp_sched
   end
 
   // ---- Outputs --------------------------------------------------------------------------------------------
-  txp_t txp, ack;
-  seg_t seg;
-
-  always_comb begin
-    txp               = '0;
-    txp.kind          = TxRead;
-    txp.qpn           = qpn_q;
-    txp.psn           = read_psn;
-    txp.payload_bytes = bytes;
-    txp.has_payload   = bytes != '0;
-    txp.aeth_syndrome = {3'b000, job.credits};
-    txp.aeth_msn      = job.msn;
-    txp.resp_seq      = seq_q + 16'd1;
-    unique case ({row.jobs.partly, is_last})
-      2'b01:   txp.opcode = BthRcReadResponseOnly;
-      2'b00:   txp.opcode = BthRcReadResponseFirst;
-      2'b11:   txp.opcode = BthRcReadResponseLast;
-      default: txp.opcode = BthRcReadResponseMiddle;
-    endcase
-    if (job.atomic) begin
-      txp.opcode   = BthRcAtomicAcknowledge;
-      txp.swap_add = job.va;
-    end
-    if (job.failed) begin  // hca_gather_head raises the error
-      txp.opcode        = BthRcAcknowledge;
-      txp.aeth_syndrome = NakRemoteOperational;
-    end
-    seg           = '0;
-    seg.access    = AccRemoteRead;
-    seg.func      = ctx.func;
-    seg.pd        = ctx.pd;
-    seg.qpn       = {ctx.gen, qpn_q};
-    seg.key       = job.rkey;
-    seg.va        = job.va + 64'(off);
-    seg.len_bytes = bytes;
-    seg.chk_bytes = 32'(bytes);
-    seg.last      = 1'b1;
-    ack               = '0;
-    ack.kind          = TxAck;
-    ack.qpn           = qpn_q;
-    ack.opcode        = BthRcAcknowledge;
-    ack.psn           = row.ack_psn;
-    ack.aeth_syndrome = row.ack_syndrome;
-    ack.aeth_msn      = row.ack_msn;
-  end
-
-  hca_skid #(.Width($bits(txp_t))) u_txp (
-    .clk_i, .rst_i, .in_valid_i(send_read), .in_ready_o(txp_free), .in_i(txp), .out_valid_o(txp_valid_o),
-    .out_ready_i(txp_ready_i), .out_o(txp_o)
-  );
-
-  hca_skid #(.Width($bits(seg_t))) u_seg (
-    .clk_i, .rst_i, .in_valid_i(send_read && txp.has_payload), .in_ready_o(seg_free), .in_i(seg),
-    .out_valid_o(seg_valid_o), .out_ready_i(seg_ready_i), .out_o(seg_o)
-  );
-
-  hca_skid #(.Width($bits(txp_t))) u_ack (
-    .clk_i, .rst_i, .in_valid_i(send_ack), .in_ready_o(ack_free), .in_i(ack), .out_valid_o(ack_valid_o),
-    .out_ready_i(ack_ready_i), .out_o(ack_o)
+  hca_resp_out u_out (
+    .clk_i, .rst_i, .send_read_i(send_read), .send_ack_i(send_ack), .qpn_i(qpn_q), .seq_i(seq_q + 16'd1), .row_i(row),
+    .ctx_i(ctx), .job_i(job), .psn_i(read_psn), .off_i(off), .bytes_i(bytes), .has_payload_i(has_payload),
+    .is_last_i(is_last), .txp_free_o(txp_free), .txp_valid_o, .txp_ready_i, .txp_o, .seg_free_o(seg_free), .seg_valid_o,
+    .seg_ready_i, .seg_o, .ack_free_o(ack_free), .ack_valid_o, .ack_ready_i, .ack_o, .wire_bytes_o(wire_bytes), .made_o
   );
 
   assign made_valid_o = send_read || send_ack;
   assign made_read_o  = send_read;
-  assign made_o       = '{gathered: send_read, lane: ctx.lane, group: ctx.group, interval: ctx.interval,
-                          bytes: send_read ? wire_bytes : 13'(ctx.ack_bytes)};
 
-  assign rsp_popped_valid_o = (send_read && is_last) || state_q == StGone;
+  assign rsp_popped_valid_o = (send_read && is_last) || gone_q;
   assign rsp_popped_qpn_o   = qpn_q;
 
   // ---- Results of atomics -----------------------------------------------------------------------------------
@@ -443,11 +357,24 @@ module hca_resp_sched
     .is_last_i(is_last), .next_i(next_place), .sent_o(jobs_sent), .goes_on_o(goes_on), .resumed_o(jobs_resumed)
   );
 
-  always_ff @(posedge clk_i) if (state_q == StRow) new_place_q <= new_place;
+  // The list and its QP's row are looked at in StRow; the pool is written behind it, the second link behind StLink.
+  always_ff @(posedge clk_i) begin
+    put_q  <= !rst_i && store_job && add;
+    set_q  <= !rst_i && store_job && replace;
+    link_q <= !rst_i && ((store_job && link) || (state_q == StLink && relink_q));
+    gone_q <= !rst_i && job_row && (lost || !add);
+    from_q <= (state_q == StLink) ? new_place_q : from;
+    to_q   <= (state_q == StLink) ? row.jobs.main_head : to;
+    if (state_q == StRow) {new_place_q, relink_q, job_new_q} <= {new_place, store_job && relink, job_new};
+    free_q       <= !rst_i && (free_list || (send_read && is_last));
+    free_head_q  <= row.jobs.head;
+    free_tail_q  <= send_read ? row.jobs.head : row.jobs.tail;
+    free_count_q <= send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.jobs.count);
+  end
 
   // ---- Tables ---------------------------------------------------------------------------------------------
   logic unused_bits;
-  assign unused_bits = ^{qpc_wr_i, rsp_q};
+  assign unused_bits = ^{qpc_wr_i, rsp_q, job};
 
   hca_resp_turns #(.Queues(Queues)) u_turns (
     .clk_i, .rst_i,
@@ -465,7 +392,7 @@ module hca_resp_sched
     .qpn_o       (turn_qpn)
   );
 
-  hca_ram_1r1w #(.Width($bits(row_t)), .Depth(NumQps)) u_rows (
+  hca_ram_1r1w #(.Width($bits(resp_row_t)), .Depth(NumQps)) u_rows (
     .clk_i,
     .we_i   (row_we || scrub_q),
     .waddr_i(scrub_q ? scrub_qpn_q : qpn_q),
@@ -475,7 +402,7 @@ module hca_resp_sched
     .rdata_o(row)
   );
 
-  hca_ram_1r1w #(.Width($bits(ctx_t)), .Depth(NumQps)) u_ctxs (
+  hca_ram_1r1w #(.Width($bits(resp_ctx_t)), .Depth(NumQps)) u_ctxs (
     .clk_i,
     .we_i   (state_q == StRow && ev_q == EvQpc),
     .waddr_i(qpn_q),
@@ -489,24 +416,24 @@ module hca_resp_sched
   assign free_list = state_q == StRow && row.jobs.count != '0
                      && ((ev_q == EvTurn && !alive) || (ev_q == EvQpc && init_q));
 
-  hca_resp_jobs #(.Width($bits(job_t))) u_jobs (
+  hca_resp_jobs #(.Width($bits(resp_job_t))) u_jobs (
     .clk_i, .rst_i,
     .more_o      (more_jobs),
-    .put_i       (store_job && add),
-    .set_i       (store_job && replace),
-    .link_i      ((store_job && link) || state_q == StLink),
-    .from_i      ((state_q == StLink) ? new_place_q : from),
-    .to_i        ((state_q == StLink) ? row.jobs.main_head : to),
-    .put_job_i   (job_new),
+    .put_i       (put_q),
+    .set_i       (set_q),
+    .link_i      (link_q),
+    .from_i      (from_q),
+    .to_i        (to_q),
+    .put_job_i   (job_new_q),
     .new_o       (new_place),
     .get_i       (state_q == StRow && ev_q == EvTurn && start_read),
     .head_i      (row.jobs.head),
-    .job_o       (job),
-    .next_o      (next_place),
-    .free_i      (free_list || (send_read && is_last)),
-    .free_head_i (row.jobs.head),
-    .free_tail_i (send_read ? row.jobs.head : row.jobs.tail),
-    .free_count_i(send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.jobs.count))
+    .job_o       (job_came),
+    .next_o      (next_came),
+    .free_i      (free_q),
+    .free_head_i (free_head_q),
+    .free_tail_i (free_tail_q),
+    .free_count_i(free_count_q)
   );
 
 endmodule

@@ -9,7 +9,7 @@ module hca_resp_turns
 #(
   parameter int unsigned Queues = NumLanes + RateGroups,
   localparam int unsigned QueueW = $clog2(Queues),
-  localparam int unsigned SettleCycles = 4   // from a turn until its packet has shut the group
+  localparam int unsigned SettleCycles = 5   // from a turn until its packet has shut the group
 ) (
   input  logic              clk_i,
   input  logic              rst_i,

@@ -12,8 +12,8 @@ module hca_rx_filter
   input  logic           we_i,
   input  logic [QpW-1:0] wr_qpn_i,
   input  qpc_t           qpc_i,
+  input  rxd_t           rxd_i,        // with rd_en_i, and behind it
   // In the cycle after rd_en_i, and as long as they are held:
-  input  rxd_t           rxd_i,
   input  rx_ctx_t        ctx_i,
   input  logic           dead_i,
   output rx_verdict_t    verdict_o,
@@ -65,16 +65,22 @@ module hca_rx_filter
                           && rxd_i.kind == RxdQp;
 
   // QP1 is of every partition of its port, and says which one a datagram was of (KEY-16, KEY-21).
-  logic [NumPkeys-1:0] pkey_found, pkey_found_q, wanted;
+  // The packet is there when its path is read: it is compared with the tables of all ports then.
+  logic [NumPorts-1:0][NumPkeys-1:0] found_at_q;
+  logic [NumPkeys-1:0]               pkey_found, pkey_found_q, wanted;
+
+  assign pkey_found = found_at_q[ctx_i.port];
 
   always_comb begin
-    for (int unsigned i = 0; i < NumPkeys; i++) begin
-      pkey_found[i] = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][i]);
-      wanted[i]     = ctx_i.is_gsi || ctx_i.pkey_index == 5'(i);
-    end
+    for (int unsigned i = 0; i < NumPkeys; i++) wanted[i] = ctx_i.is_gsi || ctx_i.pkey_index == 5'(i);
   end
 
-  always_ff @(posedge clk_i) pkey_found_q <= pkey_found;
+  always_ff @(posedge clk_i) begin
+    for (int unsigned p = 0; p < NumPorts; p++) begin
+      for (int unsigned i = 0; i < NumPkeys; i++) found_at_q[p][i] <= pkey_match(rxd_i.pkey, pkey_tbl_i[p][i]);
+    end
+    pkey_found_q <= pkey_found;
+  end
 
   hca_onehot_index #(
     .N(NumPkeys)

@@ -479,4 +479,9 @@ package hca_rx_pkg;
     return a[14:0] == b[14:0] && a[14:0] != '0 && (a[15] || b[15]);
   endfunction
 
+  // Marks with a packet that is so far ahead of the expected one, 1 to AheadPsns.
+  function automatic logic [AheadPsns-1:0] marks_with(logic [AheadPsns-1:0] marks, logic [6:0] ahead);
+    return marks | AheadPsns'(1) << 6'(ahead - 7'd1);
+  endfunction
+
 endpackage
