@@ -131,7 +131,7 @@ pub trait Bus: RegisterBus {
 pub const VERSION: [u16; 3] = [0, 1, 0];
 /// Version of the hardware.
 pub const HARDWARE_VERSION: u32 = 1;
-/// What an image of this firmware is for (image_head.hardware): hardware, what it is built without, and the lines of its
+/// What an image of this firmware is for (image_head.hardware): hardware, what it is built without, the lines of its
 /// tables.
 pub const HARDWARE: u32 =
     HARDWARE_VERSION << 16 | ((hca_abi::feature::ALL & !FEATURES) as u32) << 8 | QPN_LINE_BITS;

@@ -70,8 +70,8 @@ module hca_resp_check
     logic [23:0] psns;       // PSNs a READ takes
   } look_t;
 
-  // Selective repeat: what hca_resp_ahead says of the packet and of the marks. What is late of it, the number of packets
-  // that are missing and the marks with this one, is put together a cycle later.
+  // Selective repeat: what hca_resp_ahead says of the packet and of the marks. What is late of it, how many packets are
+  // missing and the marks with this one, is put together a cycle later.
   typedef struct packed {
     logic        known;
     logic [6:0]  ahead;

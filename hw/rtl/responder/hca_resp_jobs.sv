@@ -4,8 +4,8 @@
 // put_i takes the place new_o; set_i writes over the job of place head_i. link_i, alone or with put_i: behind place
 // from_i comes place to_i, of which one may be new_o. get_i: the job of place head_i, and the place behind it, in the
 // next cycle, held. free_i gives the places from free_head_i to free_tail_i back, free_count_i of them. In one cycle
-// there is one of put_i, set_i and free_i at most, or get_i, which may come with free_i; no link_i with get_i or free_i;
-// no put_i follows put_i at once.
+// there is one of put_i, set_i and free_i at most, or get_i, which may come with free_i; no link_i with get_i or
+// free_i; no put_i follows put_i at once.
 module hca_resp_jobs
   import hca_pkg::*;
 #(

@@ -1,8 +1,8 @@
 // Schedules what the responder sends: READ responses packet by packet and answers of atomics, round robin over QPs, and
 // one cumulative ACK per QP behind them. Per QP up to 16 such jobs (hca_resp_list) and one pending ACK: `rsp` is ready
-// again soon, whatever the transmit side does. 3 cycles per READ packet, which is made in the one behind them, while the
-// next event is picked: none of its own QP. An ACK never overtakes READ responses of
-// its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
+// again soon, whatever the transmit side does. 3 cycles per READ packet, which is made in the one behind them, while
+// the next event is picked: none of its own QP. An ACK never overtakes READ responses of its QP: it waits until they
+// have passed the header stage. The ACK of a repeated request never replaces a NAK.
 // QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. A QP with a rate of
 // congestion control takes 6 cycles per READ packet, and waits in hca_resp_pace while it is held; on such a port the
 // others take 4. Takes nothing for NumQps cycles after reset.

@@ -124,8 +124,8 @@ module hca_host
   end
 
   hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
-    .clk_i, .rst_i, .wr_valid_i(wr_valid_i & HasWr), .wr_ready_o, .wr_i, .hwr_valid_o(out_valid), .hwr_ready_i(out_ready), .hwr_o,
-    .held_o(wr_held)
+    .clk_i, .rst_i, .wr_valid_i(wr_valid_i & HasWr), .wr_ready_o, .wr_i, .hwr_valid_o(out_valid),
+    .hwr_ready_i(out_ready), .hwr_o, .held_o(wr_held)
   );
 
   if (HasDeviceMemory) begin : gen_device_memory

@@ -135,7 +135,8 @@ module hca_ports
   end else begin : gen_no_cc
     // Acknowledges pass; no QP has a rate.
     logic unused_cc;
-    assign unused_cc       = ^{now_i, link_wr_i, cc_sent_valid_i, cc_sent_i, rx_strobes_i, upd_i, upd_data_i, sent_txp_o};
+    assign unused_cc       = ^{now_i, link_wr_i, cc_sent_valid_i, cc_sent_i, rx_strobes_i, upd_i, upd_data_i,
+                               sent_txp_o};
     assign init_ready      = 1'b1;
     assign cc_sent_ready_o = '1;
     assign cc_pace_o       = '0;

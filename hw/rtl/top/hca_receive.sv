@@ -190,8 +190,8 @@ module hca_receive
   end else begin : gen_no_srq
     // There is no slot for anybody.
     logic unused_srq;
-    assign unused_srq       = ^{srqc_wr_valid_i, srqc_wr_srqn_i, srqc_wr_i, srq_db_valid_i, srq_db_i, srq_look, srq_look_srqn,
-                                srq_pop, srq_req_ready_i, srq_rsp_valid_i, srq_rsp_i, srq_ev_ready_i};
+    assign unused_srq       = ^{srqc_wr_valid_i, srqc_wr_srqn_i, srqc_wr_i, srq_db_valid_i, srq_db_i, srq_look,
+                                srq_look_srqn, srq_pop, srq_req_ready_i, srq_rsp_valid_i, srq_rsp_i, srq_ev_ready_i};
     assign srqc_wr_ready_o  = 1'b1;
     assign srq_db_ready_o   = 1'b1;
     assign srq_head         = '0;

@@ -62,8 +62,9 @@ fn checked_functions(value: &str) -> &str {
     value
 }
 
-/// HCA_VSIM_FEATURES: what the models have of that which a card may be built without, names of `feature` of the ABI with
-/// commas between them, or `none`; the firmware reads it, too, and refuses a name that there is not. As the RTL says it.
+/// HCA_VSIM_FEATURES: what the models have of that which a card may be built without: names of `feature` of the ABI
+/// with commas between them, or `none`. The firmware reads it, too, and refuses a name that there is not. As the RTL
+/// says it.
 fn features(names: &str) -> String {
     if names.eq_ignore_ascii_case("none") {
         return "0".into();

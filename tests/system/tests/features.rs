@@ -1,5 +1,5 @@
-//! What a card is built with (decision 0081): QUERY_DEVICE says it, what needs more is refused, by firmware, by the send
-//! queue and towards the peer, and all else goes on. The same tests for every build (`HCA_VSIM_FEATURES`).
+//! What a card is built with (decision 0081): QUERY_DEVICE says it, what needs more is refused, by firmware, by the
+//! send queue and towards the peer, and all else goes on. The same tests for every build (`HCA_VSIM_FEATURES`).
 
 mod common;
 
