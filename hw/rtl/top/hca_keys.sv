@@ -61,8 +61,8 @@ module hca_keys
       .clk_i(mw_clk_i), .rst_i, .op_valid_i, .op_ready_o, .op_i, .inv_valid_i, .inv_i, .msg_valid_o, .msg_ready_i,
       .msg_o, .over_o(over), .tables_i(tables_o), .req_valid_o(req_valid), .req_ready_i(req_ready), .req_o(req),
       .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp), .wr_valid_o, .wr_ready_i, .wr_o,
-      .fw_forget_valid_i, .fw_forget_ready_o, .fw_forget_i, .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget),
-      .fence_start_o(fence_start), .fence_busy_i(fence_busy)
+      .fw_forget_valid_i, .fw_forget_ready_o, .fw_forget_i, .forget_valid_o(forget_valid),
+      .forget_ready_i(forget_ready), .forget_o(forget), .fence_start_o(fence_start), .fence_busy_i(fence_busy)
     );
   end else begin : gen_no_mw
     // Only firmware has keys forgotten. hca_sq_check and hca_resp_check let nothing through that would come here.
