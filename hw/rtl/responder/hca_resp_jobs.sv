@@ -4,8 +4,8 @@
 // put_i takes the place new_o; set_i writes over the job of place head_i. link_i, alone or with put_i: behind place
 // from_i comes place to_i, of which one may be new_o. get_i: the job of place head_i, and the place behind it, in the
 // next cycle, held. free_i gives the places from free_head_i to free_tail_i back, free_count_i of them. In one cycle
-// there is one of put_i, set_i and free_i at most, or get_i, which may come with free_i; no link_i with get_i or
-// free_i; no put_i follows put_i at once.
+// there is one of put_i, set_i, get_i and free_i at most, and no link_i with get_i or free_i; no put_i follows put_i at
+// once.
 module hca_resp_jobs
   import hca_pkg::*;
 #(
@@ -88,8 +88,7 @@ module hca_resp_jobs
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
-      assert (32'(put_i) + 32'(set_i) + 32'(free_i) < 2) else $error("hca_resp_jobs: two at a time");
-      assert (!get_i || !(put_i || set_i)) else $error("hca_resp_jobs: a change beside a walk");
+      assert (32'(put_i) + 32'(set_i) + 32'(get_i) + 32'(free_i) < 2) else $error("hca_resp_jobs: two at a time");
       assert (!link_i || !(get_i || free_i)) else $error("hca_resp_jobs: a link beside a walk");
       assert (!put_i || count_q != '0) else $error("hca_resp_jobs: no place is free");
       assert (count_q <= (PlaceW + 1)'(Places)) else $error("hca_resp_jobs: a place came back twice");

@@ -118,9 +118,7 @@ module hca_resp_sched
   // ---- StRow: act on the row ---------------------------------------------------------------------------
   logic        open, alive, passed, start_read, send_ack, store_job, is_nak, was_nak, job_row, last_word, stale;
   logic        more_jobs, add, replace, link, relink, free_list, flush, goes_on;
-  logic        put_q, set_q, link_q, relink_q, gone_q, free_q;  // what has been found: done in the cycle behind it
-  logic [JobPlaceW-1:0] free_head_q, free_tail_q;
-  logic [JobPlaceW:0]   free_count_q;
+  logic        put_q, set_q, link_q, relink_q, gone_q;   // what StRow has found: done in the cycle behind it
   resp_list_t  jobs_with, jobs_sent, jobs_resumed;
   logic        rsp_only;
   logic [23:0] rsp_last_psn;
@@ -366,11 +364,13 @@ module hca_resp_sched
     from_q <= (state_q == StLink) ? new_place_q : from;
     to_q   <= (state_q == StLink) ? row.jobs.main_head : to;
     if (state_q == StRow) {new_place_q, relink_q, job_new_q} <= {new_place, store_job && relink, job_new};
-    free_q       <= !rst_i && (free_list || (send_read && is_last));
-    free_head_q  <= row.jobs.head;
-    free_tail_q  <= send_read ? row.jobs.head : row.jobs.tail;
-    free_count_q <= send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.jobs.count);
   end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i && put_q) assert (new_place == new_place_q) else $error("hca_resp_sched: another place than the row's");
+  end
+`endif
 
   // ---- Tables ---------------------------------------------------------------------------------------------
   logic unused_bits;
@@ -430,10 +430,10 @@ module hca_resp_sched
     .head_i      (row.jobs.head),
     .job_o       (job_came),
     .next_o      (next_came),
-    .free_i      (free_q),
-    .free_head_i (free_head_q),
-    .free_tail_i (free_tail_q),
-    .free_count_i(free_count_q)
+    .free_i      (free_list || (send_read && is_last)),
+    .free_head_i (row.jobs.head),
+    .free_tail_i (send_read ? row.jobs.head : row.jobs.tail),
+    .free_count_i(send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.jobs.count))
   );
 
 endmodule

@@ -188,7 +188,7 @@ module hca_rx_ctrl
   // ---- Tables --------------------------------------------------------------------------------------
   rx_ctx_t         ctx, ctx_new, kept_ctx;   // kept: behind StRead, out of registers
   rx_st_t          st, st_new, kept_st;
-  logic            st_we, pop_busy, clear, goes_on, clear_done, qpc_apply, sq_pi_clr, rq_pi_clr;
+  logic            st_we, pop_busy, clear, goes_on, clear_done, looked_q, qpc_apply, sq_pi_clr, rq_pi_clr;
   wqe_idx_t        sq_pi, rq_pi;
   logic [5:0]      rd_popped;
   hw_mark_t        mark, kept_mark;
@@ -196,8 +196,9 @@ module hca_rx_ctrl
   omt_ask_t        ask;
   logic [MsgBlkW-1:0] blk;
 
-  assign qpc_look  = state_q == StRead && job_q == JobQpc;
-  assign goes_on   = qpc_look && ctx.is_sqe && qpc_wr_i.qpc.state == QpsRts && !qpc_wr_i.init_sq;
+  // From the second cycle on: what is cleared hangs on what the context was.
+  assign qpc_look  = state_q == StRead && job_q == JobQpc && looked_q;
+  assign goes_on   = qpc_look && kept_ctx.is_sqe && qpc_wr_i.qpc.state == QpsRts && !qpc_wr_i.init_sq;
   assign clear     = qpc_look && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset) || goes_on;
   assign qpc_apply = qpc_look && !pop_busy && (!clear || clear_done);
   assign ctx_new   = rx_ctx(qpc_wr_i.qpc);
@@ -393,7 +394,7 @@ module hca_rx_ctrl
       StIdle, StResp: state_d = pick ? StRead : StIdle;
       StRead: begin
         state_d = StIdle;
-        if (qpc_look && !qpc_apply) state_d = StRead;
+        if (job_q == JobQpc && !qpc_apply) state_d = StRead;
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
         else if (tells) state_d = StTell;
@@ -406,7 +407,10 @@ module hca_rx_ctrl
     endcase
   end
 
-  always_ff @(posedge clk_i) state_q <= rst_i ? StIdle : state_d;
+  always_ff @(posedge clk_i) begin
+    state_q  <= rst_i ? StIdle : state_d;
+    looked_q <= state_q == StRead && job_q == JobQpc;
+  end
 
   // ---- New state -----------------------------------------------------------------------------------
   logic   msg_live;  // not live: the QP was reset while the message was under way

@@ -104,3 +104,57 @@ fn ring_indices_run_over() {
     pair.check_memory("140,000 messages");
     pair.rig.check_idle(1_000_000).unwrap();
 }
+
+/// READs to answer lie in a pool of places (17,408 with 1,024 lines), which are given out again when all have been used:
+/// 40,000 READs on four QPs at once, each as deep as it may be, with the right bytes and without a packet sent again.
+#[test]
+fn places_of_reads_to_answer_are_taken_again() {
+    const READS: u64 = 10_000;
+    const DEPTH: u64 = 32;
+    const LEN: u32 = 8;
+    let config = RigConfig {
+        cqe: 4 * DEPTH as u32,
+        ..RigConfig::new(17, LinkKind::Ethernet)
+    };
+    let cap = QpCap {
+        max_send_wr: DEPTH as u32,
+        ..QpCap::default()
+    };
+    let options = path(Mtu::Bytes1024);
+    let mut pair = Pair::new(&config, &options, 4096, [LOCAL_AND_REMOTE; 2]);
+    let mut connections = [(); 4].map(|()| pair.more_qps(cap, &options));
+    let places = [0, 1, 2, 3].map(|at| (64 * at, 1024 + 64 * at));
+    for (from, to) in places {
+        let bytes = pair.expected(1, from, LEN);
+        pair.expect(0, to, &bytes);
+    }
+    let (mut posted, mut done) = ([0; 4], [0; 4]);
+    let limit_ns = pair.rig.now_ns() + 20_000_000;
+    while done != [READS; 4] {
+        for (at, [qp, _]) in connections.iter_mut().enumerate() {
+            let room = (DEPTH - (posted[at] - done[at])).min(READS - posted[at]);
+            let sges = [pair.mrs[0].sge(places[at].1, LEN)];
+            let wr = |n| SendWr {
+                wr_id: (at as u64) << 32 | n,
+                op: pair.read_from(1, places[at].0),
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&sges),
+            };
+            let wrs: Vec<_> = (posted[at]..posted[at] + room).map(wr).collect();
+            qp.post_send(&wrs).unwrap();
+            posted[at] += room;
+        }
+        while let Some(wc) = pair.rig.nodes[0].poll().unwrap() {
+            let at = (wc.wr_id >> 32) as usize;
+            assert_eq!(
+                (wc.status, wc.wr_id & 0xffff_ffff),
+                (WcStatus::Success, done[at]),
+                "QP {at}"
+            );
+            done[at] += 1;
+        }
+        assert!(pair.rig.now_ns() < limit_ns, "stuck: {done:?} of {READS} each");
+    }
+    pair.check_memory("40,000 READs");
+    pair.rig.check_idle(1_000_000).unwrap();
+}
