@@ -74,7 +74,7 @@ module fv_vl_arb #(
                      u_dut.release_q == '0;
   assign budget    = 32'(u_dut.budget_q);
   assign granted   = begun_q ? granted_q : budget;
-  assign lap_units = (u_dut.high_jump == 2'd0) ? 5'(u_dut.high_begin) : 5'd1 << {u_dut.high_jump - 2'd1, 1'b0};
+  assign lap_units = (u_dut.high_jump == 2'd0) ? 5'(u_dut.u_high.begin_o) : 5'd1 << {u_dut.high_jump - 2'd1, 1'b0};
 
   always_ff @(posedge clk_i) begin
     granted_q <= granted;
@@ -128,8 +128,8 @@ module fv_vl_arb #(
       end
       h_run:   assert (high_run_q <= u_dut.used_q);
       h_ran:   assert (!low_ran_q || u_dut.used_q == '0);
-      h_high:  assert (!u_dut.u_high.valid_q || 32'(u_dut.u_high.cur_q.vl) < NumVls);
-      h_low:   assert (!u_dut.u_low.valid_q || 32'(u_dut.u_low.cur_q.vl) < NumVls);
+      h_high:  assert (!u_dut.u_high.valid_q || 32'(u_dut.u_high.cur.vl) < NumVls);
+      h_low:   assert (!u_dut.u_low.valid_q || 32'(u_dut.u_low.cur.vl) < NumVls);
 
       c_low:   cover (u_dut.low_take && high_run_q >= 16'd2);
       c_high:  cover (u_dut.high_take && low_ran_q);

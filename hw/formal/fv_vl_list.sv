@@ -44,7 +44,8 @@ module fv_vl_list #(
   hca_vl_list #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .tbl_we_i, .tbl_idx_i, .tbl_i, .req_i, .wait_i, .bytes_i, .step_i,
     .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .bytes_o(),
-    .begin_o(), .jump_o(jump), .lap_o(lap), .visit_o(first), .weight_o(), .leave_o(leave), .early_o(), .sum_o()
+    .begin_o(), .lap_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .visit_o(first), .weight_o(), .leave_o(leave),
+    .early_o(), .sum_o()
   );
 
   assign unused = ^{start, any};
@@ -104,13 +105,16 @@ module fv_vl_list #(
 
   // What a lap goes on to: an entry behind the one before it. Those behind an entry say which one it is.
   logic               went_on_q;
-  logic [Entries-1:0] later_was_q, taken_up;
+  logic [Entries-1:0] later, later_was_q, taken_up;
 
-  assign taken_up = ~u_dut.later_q & Entries'({1'b1, u_dut.later_q} >> 1);
+  for (genvar e = 0; e < int'(Entries); e++) begin : gen_later
+    assign later[e] = EntryW'(e) > u_dut.idx_q;
+  end
+  assign taken_up = ~later & Entries'({1'b1, later} >> 1);
 
   always_ff @(posedge clk_i) begin
     went_on_q   <= !rst_q && leave && !lap;
-    later_was_q <= u_dut.later_q;
+    later_was_q <= later;
   end
 
   // ---- Accounts as numbers with a sign ------------------------------------------------------------------------
@@ -135,7 +139,7 @@ module fv_vl_list #(
       assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(u_dut.mem[e][7:0]) : '0);
       assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.vl_q[e]) == v;
       always_comb begin
-        if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (u_dut.cur_q == u_dut.mem[e]);
+        if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (u_dut.cur == u_dut.mem[e]);
         if (!rst_q && mask[v][e]) h_entry: assert (u_dut.mem[e][11:8] == 4'(v) && u_dut.mem[e][7:0] != '0);
       end
     end
@@ -158,21 +162,21 @@ module fv_vl_list #(
 
   always_comb begin
     ahead = '0;
-    for (int unsigned e = 0; e < Entries; e++) ahead = ahead + (EntryW + 1)'(u_dut.later_q[e]);
+    for (int unsigned e = 0; e < Entries; e++) ahead = ahead + (EntryW + 1)'(later[e]);
   end
 
   always_comb begin
     if (!rst_q && !Table) begin
       // Never to one that does not ask, is not known to ask or has no place in the table.
       a_asks:   assert (!ready || (32'(vl) < NumVls && req_i[vl] && !wait_i[vl]));
-      a_weight: assert (!ready || u_dut.cur_q.weight != '0);
+      a_weight: assert (!ready || u_dut.cur.weight != '0);
       a_laps:   assert (32'(laps_q) <= MaxLaps);
       a_idle:   assert (32'(idle_q) <= IdleMax);
       a_visit:  assert (32'(sent_q) <= 16320 + 8191 && (!take || 32'(sent_q) < 16320));
-      a_order:  assert (!leave || lap || (u_dut.first_later & u_dut.later_q) != '0);
+      a_order:  assert (!leave || lap || u_dut.idx_later > u_dut.idx_q);
       a_behind: assert (!went_on_q || ($onehot(taken_up) && (taken_up & later_was_q) != '0));
 
-      h_valid:  assert (!u_dut.valid_q || (32'(u_dut.cur_q.vl) < NumVls && u_dut.cur_q.weight != '0));
+      h_valid:  assert (!u_dut.valid_q || (32'(u_dut.cur.vl) < NumVls && u_dut.cur.weight != '0));
       h_skip:   assert (u_dut.early_q || u_dut.skip_q == '0);
       h_added:  assert (!u_dut.added_q || (u_dut.valid_q && !u_dut.start_q));
       h_hand:   assert (u_dut.start_q || u_dut.valid_q);
@@ -182,7 +186,7 @@ module fv_vl_list #(
       h_paid:   assert (own + 18'sd8190 >= $signed({3'd0, 15'({laps_q, 6'd0})} + (given_q ? 18'd64 : 18'd0)));
       // A whole lap has an entry of the watched VL in front of it until it was given.
       if (full_q && !given_q)
-        h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (u_dut.later_q & mask[watched_q]) != '0 ||
+        h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (later & mask[watched_q]) != '0 ||
                          (u_dut.valid_q && u_dut.cur_vl == watched_q && !u_dut.added_q));
       if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
       if (idle_q == 3'd2) h_idle_2: assert (!u_dut.valid_q || u_dut.has);

@@ -34,8 +34,8 @@ module fv_vl_queue #(
   hca_vl_queue #(
     .NumVls(1), .RingBlocks(RingBlocks), .Vl15Blocks(RingBlocks), .RoomBlocks(RoomBlocks), .Vl15Room(RoomBlocks)
   ) u_dut (
-    .clk_i, .rst_i(rst_q), .wr_i, .wr_ring_i, .wr_beat_i, .room_o(room), .long_o(too_long), .head_valid_o(head_valid),
-    .head_bytes_o(head_bytes), .head_blocks_o(), .pop_i(Rings'(pop_i) << pop_ring_i),
+    .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .room_o(room), .long_o(too_long),
+    .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(), .pop_i(Rings'(pop_i) << pop_ring_i),
     .drop_i(Rings'(drop_i) << pop_ring_i), .rd_en_i, .rd_ring_i, .rd_beat_o(), .fill_o(fill)
   );
 

@@ -217,25 +217,54 @@ package hca_link_pkg;
   localparam int unsigned PfcTicksPerCycle    = 25;   // 4 ns at 100 Gb/s: 400 bit times
   localparam logic [15:0] EthertypeMacCtl     = 16'h8808;
 
-  // Priority of a frame, from its first 20 bytes: that of the DSCP in its IP header, with or without a VLAN tag, or the
-  // one in the tag. A frame without what the port trusts has priority 0.
-  function automatic logic [2:0] eth_prio(logic [159:0] head, eth_class_t by);
-    logic [15:0] ethertype, body;
-    logic        vlan;
-    vlan      = {head[103:96], head[111:104]} == 16'h8100;
-    ethertype = vlan ? {head[135:128], head[143:136]} : {head[103:96], head[111:104]};
-    body      = vlan ? head[159:144] : head[127:112];   // first two bytes of the packet
-    if (by.trust_pcp) return vlan ? head[119:117] : 3'd0;
-    case (ethertype)
-      16'h0800: return by.dscp[body[15:10]];                // IPv4: second byte
-      16'h86dd: return by.dscp[{body[3:0], body[15:14]}];   // IPv6: across the first and the second
-      default:  return 3'd0;
+  // What a frame says of its priority, in its first 20 bytes. Where the DSCP would be is told by a bit of each
+  // EtherType, so it is looked up while they are compared.
+  typedef struct packed {
+    logic       vlan;   // pcp is there
+    logic [2:0] pcp;
+    logic       ip;     // dscp is there
+    logic [5:0] dscp;
+  } eth_prio_t;
+
+  function automatic eth_prio_t eth_prio_of(logic [159:0] head);
+    logic [15:0] outer, inner;
+    logic        behind, six;
+    eth_prio_t   said;
+    outer     = {head[103:96], head[111:104]};
+    inner     = {head[135:128], head[143:136]};
+    said.vlan = outer == 16'h8100;
+    said.pcp  = head[119:117];
+    said.ip   = outer == 16'h0800 || outer == 16'h86dd || (said.vlan && (inner == 16'h0800 || inner == 16'h86dd));
+    behind    = outer[8];                        // 8100 alone of these three
+    six       = behind ? inner[15] : outer[15];  // 86dd, not 0800
+    case ({behind, six})
+      2'b00:   said.dscp = head[127:122];                     // IPv4: second byte
+      2'b01:   said.dscp = {head[115:112], head[127:126]};    // IPv6: across the first and the second
+      2'b10:   said.dscp = head[159:154];
+      default: said.dscp = {head[147:144], head[159:158]};
     endcase
+    return said;
+  endfunction
+
+  // Priority of a frame: that of the DSCP in its IP header, with or without a VLAN tag, or the one in the tag. A frame
+  // without what the port trusts has priority 0.
+  function automatic logic [2:0] eth_prio(logic [159:0] head, eth_class_t by);
+    eth_prio_t said;
+    said = eth_prio_of(head);
+    if (by.trust_pcp) return said.vlan ? said.pcp : 3'd0;
+    return said.ip ? by.dscp[said.dscp] : 3'd0;
   endfunction
 
   // The ring of a packet that leaves: on InfiniBand the VL in its LRH, on Ethernet the traffic class of its priority.
+  // The class of its DSCP comes last.
   function automatic logic [3:0] ring_of(logic [159:0] head, logic ib, eth_class_t by, logic [15:0][3:0] sl2vl);
-    return ib ? head[7:4] : sl2vl[{1'b0, eth_prio(head, by)}];
+    eth_prio_t  said;
+    logic [3:0] other;
+    logic [2:0] prio;
+    said  = eth_prio_of(head);
+    prio  = by.dscp[said.dscp];
+    other = ib ? head[7:4] : (by.trust_pcp && said.vlan) ? sl2vl[{1'b0, said.pcp}] : sl2vl[0];
+    return (!ib && !by.trust_pcp && said.ip) ? sl2vl[{1'b0, prio}] : other;
   endfunction
 
 endpackage

@@ -61,40 +61,42 @@ module hca_link_tx
   assign running = cfg_i.state == LinkActive && phy_up_i;
 
   // ---- The door: which ring, or none -----------------------------------------------------------------
-  logic             first_q, refuse, refuse_q, discard, discard_q, turned_away, wr;
+  logic             first_q, refuse, discard;
+  logic [Rings-1:0] may_begin, goes_on_q, wr, full;   // of each ring: the packet at the door, the one under way
   logic [RingW-1:0] ring, ring_now, ring_q;
   logic [Rings-1:0] room;
-  logic             is_vl15, vl15_lawful;
+  logic             is_vl15, vl15_lawful, vl15_ok, operational;
 
   assign is_vl15     = cfg_i.ib && mac_vl_i == Vl15;
   assign vl15_lawful = (mac_i.data[9:8] == 2'(LnhIbaGlobal)) ? mac_i.data[8*53 +: 24] == '0
                                                              : mac_i.data[8*13 +: 24] == '0;
 
-  always_comb begin
-    refuse  = 1'b0;
-    discard = !data_ok;
-    if (is_vl15) begin
-      ring_now = Vl15Ring;
-      refuse   = !vl15_lawful;
-      discard  = cfg_i.state == LinkDown || !room[Vl15Ring];
-    end else begin
-      ring_now = RingW'(mac_vl_i);
-      refuse   = !(|({1'b0, cfg_i.vl_mask} & (16'd1 << mac_vl_i)));
-    end
-  end
-
+  assign vl15_ok     = cfg_i.state != LinkDown && room[Vl15Ring];
+  assign operational = |({1'b0, cfg_i.vl_mask} & (16'd1 << mac_vl_i));
+  assign ring_now    = is_vl15 ? Vl15Ring : RingW'(mac_vl_i);
+  assign refuse      = is_vl15 ? !vl15_lawful : !operational;
+  assign discard     = is_vl15 ? !vl15_ok : !data_ok;
   assign ring        = first_q ? ring_now : ring_q;
-  assign turned_away = first_q ? (refuse || discard) : (refuse_q || discard_q);
-  assign mac_ready_o = turned_away || !first_q || room[ring_now];
-  assign wr          = mac_valid_i && mac_ready_o && !turned_away;
+
+  // Ring by ring: whether a packet is lawful matters to the one of VL15 alone; only rings of data keep one waiting.
+  for (genvar v = 0; v < int'(NumVls); v++) begin : gen_door
+    logic ours;
+    assign ours         = !is_vl15 && mac_vl_i == 4'(v) && cfg_i.vl_mask[v] && data_ok;
+    assign may_begin[v] = ours && room[v];
+    assign full[v]      = ours && !room[v];
+  end
+  assign may_begin[NumVls] = is_vl15 && vl15_ok && vl15_lawful;
+  assign full[NumVls]      = 1'b0;
+
+  assign mac_ready_o = !first_q || full == '0;
+  assign wr          = (first_q ? may_begin : goes_on_q) & {Rings{mac_valid_i}};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) first_q <= 1'b1;
     else if (mac_valid_i && mac_ready_o) first_q <= mac_i.last;
     if (mac_valid_i && mac_ready_o && first_q) begin
       ring_q    <= ring_now;
-      refuse_q  <= refuse;
-      discard_q <= discard;
+      goes_on_q <= may_begin;
     end
   end
 

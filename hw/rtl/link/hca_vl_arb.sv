@@ -39,10 +39,10 @@ module hca_vl_arb
 
   localparam logic [7:0] Unlimited = 8'd255;
 
-  logic            use_high, stall;
-  logic            high_any, high_start, high_ready, high_begin, high_take;
+  logic            use_high, stall, high_step, high_lap_if;
+  logic            high_any, high_start, high_ready, high_take;
   logic            low_any, low_start, low_ready, low_begin, low_take, low_lap, low_visit, low_leave, low_lap_only;
-  logic [1:0]      high_jump, low_jump, high_laps, low_laps;
+  logic [1:0]      high_jump, low_jump, high_laps, low_laps, high_by;   // high_by: high_jump, if it is not 0
   logic [VlW-1:0]  high_vl, low_vl;
   logic [PacketW-1:0] high_bytes, low_bytes;
   logic [BlocksW-1:0] high_blocks, low_blocks;
@@ -62,7 +62,7 @@ module hca_vl_arb
     .req_i,
     .wait_i,
     .bytes_i,
-    .step_i    (use_high && !stall),
+    .step_i    (high_step),
     .lap_only_i(1'b0),
     .laps_max_i(high_laps),
     .take_i    (take_i),
@@ -71,8 +71,10 @@ module hca_vl_arb
     .ready_o   (high_ready),
     .vl_o      (high_vl),
     .bytes_o   (high_bytes),
-    .begin_o   (high_begin),
+    .begin_o   (),
+    .lap_if_o  (high_lap_if),
     .jump_o    (high_jump),
+    .laps_o    (high_by),
     .lap_o     (),
     .visit_o   (),
     .weight_o  (),
@@ -104,7 +106,9 @@ module hca_vl_arb
     .vl_o      (low_vl),
     .bytes_o   (low_bytes),
     .begin_o   (low_begin),
+    .lap_if_o  (),
     .jump_o    (low_jump),
+    .laps_o    (),
     .lap_o     (low_lap),
     .visit_o   (low_visit),
     .weight_o  (low_weight),
@@ -134,7 +138,7 @@ module hca_vl_arb
     if (charge == 7'd0) charge = 7'd1;
   end
 
-  assign allowed = (limit_i == 8'd0) ? used_q == 16'd0 : used_q < {2'd0, limit_i, 6'd0};
+  assign allowed = (limit_i == 8'd0) ? used_q == 16'd0 : used_q[15:6] < {2'd0, limit_i};
 
   always_ff @(posedge clk_i) begin
     if (rst_i || clear_i || low_take) used_q <= '0;
@@ -145,18 +149,23 @@ module hca_vl_arb
   // budget: k for each unit of weight that low was given in this round, less H for each lap of high. The first lap of
   // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
   // packets leave, so that the two lists mix packet by packet.
-  budget_t         budget_q, base, price, gain, jump_gain;
+  budget_t         budget_q, budget, price, gain, low_gain, stays, pays, gets, gets_pays;
   logic            low_done_q;    // low has had its lap in this round
   logic            rich_1, rich_4, rich_16, fresh, high_lap;
   logic [7:0]      pending_q, pending, first_share, released;
   logic [SumW-1:0] release_q;
-  logic [2:0]      shift;
+  logic [14:0]     k;
   logic [SumW+11:0] low_gain_q;   // k * L
 
-  assign shift   = 3'd5 - mtu_i;
-  assign rich_1  = budget_q >= budget_t'({1'b0, high_sum});
-  assign rich_4  = (budget_q >>> 2) >= budget_t'({1'b0, high_sum});
-  assign rich_16 = (budget_q >>> 4) >= budget_t'({1'b0, high_sum});
+  assign k       = 15'(limit_i) << (3'd5 - mtu_i);
+  // At least H, 4 H, 16 H: what is above as many bits as H has, or a short comparison.
+  function automatic logic at_least(budget_t much, logic [SumW-1:0] sum);
+    return !much[BudgetW-1] && (much[BudgetW-2:SumW] != '0 || much[SumW-1:0] >= sum);
+  endfunction
+
+  assign rich_1  = at_least(budget_q, high_sum);
+  assign rich_4  = at_least(budget_q >>> 2, high_sum);
+  assign rich_16 = at_least(budget_q >>> 4, high_sum);
 
   always_comb begin
     if (limit_i == Unlimited) use_high = high_any;
@@ -179,7 +188,8 @@ module hca_vl_arb
     if (round_quantum_i && high_any) low_laps = 2'd1;
   end
 
-  assign high_lap     = high_begin || high_jump != 2'd0;
+  assign high_step    = use_high && !stall;
+  assign high_lap     = high_step && high_lap_if;
   assign fresh        = !rich_1;   // this lap of high opens a round
   assign low_lap_only = round_quantum_i && high_jump != 2'd0 && fresh && limit_i != Unlimited;
 
@@ -193,29 +203,46 @@ module hca_vl_arb
     else released = 8'd0;
   end
 
+  // A row without carries, then one chain.
+  function automatic budget_t sum_of_three(budget_t a, budget_t b, budget_t c, logic one_more);
+    budget_t carries;
+    carries = {((a & b) | (a & c) | (b & c)) << 1} | budget_t'({1'b0, one_more});
+    return (a ^ b ^ c) + carries;
+  endfunction
+
+  // What becomes of the budget in each case is known before which case it is. A lap of high beside a jump of low
+  // opens a round.
+  assign gain     = budget_t'({1'b0, (SumW + 12)'((SumW + 15)'(k) * (SumW + 15)'(release_q))});
+  assign low_gain = budget_t'({1'b0, low_gain_q});
+
   always_comb begin
-    base  = budget_q;
-    price = '0;
-    if (high_lap) begin
-      price = budget_t'({1'b0, high_sum});
-      if (fresh) base = '0;
-      else if (high_jump != 2'd0) price = price <<< {high_jump - 2'd1, 1'b0};
-    end else if ((low_begin || low_jump != 2'd0) && low_done_q) begin
-      base = '0;
-    end
-    gain      = budget_t'({1'b0, (SumW + 12)'((SumW + 8)'(limit_i) * (SumW + 8)'(release_q)) << shift});
-    jump_gain = (low_jump != 2'd0) ? budget_t'({1'b0, low_gain_q}) : '0;
+    price = budget_t'({1'b0, high_sum});
+    if (!fresh && high_by == 2'd2) price = price <<< 2;
+    if (!fresh && high_by == 2'd3) price = price <<< 4;
+    stays     = budget_q + gain;
+    pays      = sum_of_three(fresh ? '0 : budget_q, gain, ~price, 1'b1);
+    gets      = sum_of_three(low_done_q ? '0 : budget_q, gain, low_gain, 1'b0);
+    gets_pays = sum_of_three(gain, low_gain, ~budget_t'({1'b0, high_sum}), 1'b1);
+  end
+
+  always_comb begin
+    unique case ({low_jump != 2'd0, high_lap})
+      2'b01:   budget = pays;
+      2'b10:   budget = gets;
+      2'b11:   budget = gets_pays;
+      default: budget = (low_begin && low_done_q) ? gain : stays;
+    endcase
   end
 
   always_ff @(posedge clk_i) begin
-    low_gain_q <= (SumW + 12)'((SumW + 8)'(limit_i) * (SumW + 8)'(low_sum)) << shift;
+    low_gain_q <= (SumW + 12)'((SumW + 15)'(k) * (SumW + 15)'(low_sum));
     if (rst_i || clear_i) begin
       budget_q   <= '0;
       low_done_q <= 1'b1;
       pending_q  <= '0;
       release_q  <= '0;
     end else begin
-      budget_q  <= base + gain + jump_gain - price;
+      budget_q  <= budget;
       if (low_leave) pending_q <= '0;
       else if (low_take) pending_q <= pending - first_share;
       release_q <= SumW'(released) | low_early;   // weights are given early where nobody is visited

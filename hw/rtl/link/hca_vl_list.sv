@@ -30,7 +30,9 @@ module hca_vl_list
   output logic [VlW-1:0]                 vl_o,
   output logic [PacketW-1:0]             bytes_o,      // length of its packet
   output logic                           begin_o,      // strobe: a lap begins
+  output logic                           lap_if_o,     // a lap begins or is jumped, if step_i
   output logic [1:0]                     jump_o,       // strobe: 1, 4 or 16 laps were jumped (1, 2, 3)
+  output logic [1:0]                     laps_o,       // what jump_o is, if it is not 0
   output logic                           lap_o,        // strobe: a lap ends
   output logic                           visit_o,      // a packet or leave_o of now is the first thing of a visit:
   output logic [7:0]                     weight_o,     // weight_o goes to the account of vl_o
@@ -54,7 +56,10 @@ module hca_vl_list
   logic [11:0]                    mem [Entries];
   logic                           was_on;
   vl_entry_t                      old;
+  logic signed [8:0]              lost, change;   // without the old weight, and with the new one
 
+  assign lost   = -$signed({1'b0, old.weight});
+  assign change = $signed({1'b0, tbl_i.weight}) - $signed({1'b0, old.weight});
   assign old    = mem[tbl_idx_i];
   assign was_on = on_q[tbl_idx_i];
 
@@ -66,12 +71,22 @@ module hca_vl_list
   end
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_table
-    logic       is_new, was_old;
-    logic [7:0] clipped;
+    logic              is_new, was_old;
+    logic [7:0]        clipped;
+    logic signed [8:0] more;   // weight that it gets, or loses
 
     assign is_new  = tbl_i.vl == 4'(v) && tbl_i.weight != 8'd0;
     assign was_old = was_on && old.vl == 4'(v);
     assign clipped = (weights_q[v] > SumW'(255)) ? 8'd255 : weights_q[v][7:0];
+
+    always_comb begin
+      unique case ({is_new, was_old})
+        2'b10:   more = {1'b0, tbl_i.weight};
+        2'b01:   more = lost;
+        2'b11:   more = change;
+        default: more = '0;
+      endcase
+    end
 
     always_ff @(posedge clk_i) begin
       listed_q[v] <= !rst_i && weights_q[v] != '0;
@@ -80,9 +95,7 @@ module hca_vl_list
 
     always_ff @(posedge clk_i) begin
       if (rst_i) weights_q[v] <= '0;
-      else if (tbl_we_i) begin
-        weights_q[v] <= weights_q[v] + (is_new ? SumW'(tbl_i.weight) : '0) - (was_old ? SumW'(old.weight) : '0);
-      end
+      else if (tbl_we_i) weights_q[v] <= weights_q[v] + SumW'(more);
     end
   end
 
@@ -90,7 +103,7 @@ module hca_vl_list
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
   logic [NumVls-1:0]  skip_q;                        // has had its weights of this lap
   logic [2**VlW-1:0]  open;                          // may be visited in this lap
-  logic [Entries-1:0] ok, later, above, above_later, first, first_later;
+  logic [Entries-1:0] ok;
   logic               none, wraps;
   logic [EntryW-1:0]  idx, idx_later;
 
@@ -103,39 +116,43 @@ module hca_vl_list
   end
 
   // The entry in hand. At the start of a lap it is looked for again until the lap begins.
-  logic               start_q, valid_q, added_q, search;
-  logic [Entries-1:0] later_q;                       // entries behind it
-  vl_entry_t          cur_q;
+  logic               start_q, valid_q, added_q, search, leave;
+  logic [EntryW-1:0]  idx_q;
   logic [VlW-1:0]     cur_vl;
 
   assign search = start_q && !(step_i && valid_q);
-  assign later  = ok & later_q;
 
   // The first one of the lap and the first one behind the entry in hand, side by side: which one counts is known late.
   hca_low_index #(
     .N(Entries)
   ) u_first (
     .bits_i  (ok),
+    .place_i (idx_q),
     .none_o  (none),
-    .onehot_o(first),
-    .above_o (above),
-    .idx_o   (idx)
+    .idx_o   (idx),
+    .wraps_o (wraps),
+    .behind_o(idx_later)
   );
 
-  hca_low_index #(
-    .N(Entries)
-  ) u_later (
-    .bits_i  (later),
-    .none_o  (wraps),
-    .onehot_o(first_later),
-    .above_o (above_later),
-    .idx_o   (idx_later)
-  );
+  // It is read in the first cycle in which it is in hand: as it was when it was found.
+  logic              found_q, was_q;   // that cycle; it was written as it was found
+  vl_entry_t         cur, cur_q, was_entry_q;
+  logic [EntryW-1:0] was_idx_q;
 
-  logic unused_onehot;
-  assign unused_onehot = ^{first, first_later};
+  always_comb begin
+    cur = cur_q;
+    if (found_q) cur = (was_q && was_idx_q == idx_q) ? was_entry_q : mem[idx_q];
+  end
 
-  assign cur_vl = cur_q.vl[VlW-1:0];
+  always_ff @(posedge clk_i) begin
+    found_q     <= search || leave;
+    was_q       <= tbl_we_i;
+    was_idx_q   <= tbl_idx_i;
+    was_entry_q <= old;
+    cur_q       <= cur;
+  end
+
+  assign cur_vl = cur.vl[VlW-1:0];
 
   // ---- Debts -------------------------------------------------------------------------------------------
   // A VL that owes more than its weights of a whole lap cannot send during that lap. When that holds for all VLs with a
@@ -145,7 +162,7 @@ module hca_vl_list
 
   logic [NumVls-1:0][AccW-1:0] acc_q;
   logic [NumVls-1:0]           member, owes, owes_4, owes_16;
-  logic [1:0]                  jump;
+  logic [1:0]                  laps, jump;   // laps: as jump, if there is one
   logic                        look, all_owe, many_owe, all_1, all_4, all_16, ahead, early, early_q;
   logic [SumW-1:0]             early_sum;
 
@@ -170,17 +187,20 @@ module hca_vl_list
     return (5'(part[0]) + 5'(part[1])) + (5'(part[2]) + 5'(part[3])) >= 5'(ManyVls);
   endfunction
 
-  // Accounts behind 1, 4 and 16 laps, one less: below zero, the VL still owes.
-  logic [NumVls-1:0][18:0] behind, behind_4, behind_16;
+  // An account below zero behind 1, 4 and 16 laps, without its sign and the bits that stay: a carry says that it owes
+  // nothing any more.
+  logic [NumVls-1:0][8:0] behind;
+  logic [NumVls-1:0][6:0] behind_4;
+  logic [NumVls-1:0][4:0] behind_16;
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_debt
-    assign behind[v]    = 19'(acc_t'(acc_q[v])) + 19'({lap_q[v], 6'd0});
-    assign behind_4[v]  = 19'(acc_t'(acc_q[v])) + 19'({lap_q[v], 8'd0});
-    assign behind_16[v] = 19'(acc_t'(acc_q[v])) + 19'({lap_q[v], 10'd0});
+    assign behind[v]    = {1'b0, acc_q[v][13:6]} + {1'b0, lap_q[v]};
+    assign behind_4[v]  = {1'b0, acc_q[v][13:8]} + {1'b0, lap_q[v][5:0]};
+    assign behind_16[v] = {1'b0, acc_q[v][13:10]} + {1'b0, lap_q[v][3:0]};
     assign member[v]    = back[v] && listed_q[v];
-    assign owes[v]      = member[v] && behind[v][18];
-    assign owes_4[v]    = !member[v] || behind_4[v][18];
-    assign owes_16[v]   = !member[v] || behind_16[v][18];
+    assign owes[v]      = member[v] && acc_q[v][AccW-1] && !behind[v][8];
+    assign owes_4[v]    = !member[v] || (acc_q[v][AccW-1] && !behind_4[v][6] && lap_q[v][7:6] == '0);
+    assign owes_16[v]   = !member[v] || (acc_q[v][AccW-1] && !behind_16[v][4] && lap_q[v][7:4] == '0);
   end
 
   assign all_owe   = member != '0 && owes == member;
@@ -194,14 +214,16 @@ module hca_vl_list
   assign early_sum = sum_of(owes, weights_q);
 
   always_comb begin
-    if (!all_1) jump = 2'd0;
-    else if (all_16 && laps_max_i == 2'd3) jump = 2'd3;
-    else if (all_4 && laps_max_i >= 2'd2) jump = 2'd2;
-    else jump = (laps_max_i != 2'd0) ? 2'd1 : 2'd0;
+    if (!all_owe) laps = 2'd1;
+    else if (all_16 && laps_max_i == 2'd3) laps = 2'd3;
+    else if (all_4 && laps_max_i[1]) laps = 2'd2;
+    else laps = 2'd1;
   end
 
+  assign jump = (all_1 && laps_max_i != 2'd0) ? laps : 2'd0;
+
   // ---- The visit ------------------------------------------------------------------------------------------
-  logic            act, has, send, leave;
+  logic            act, has, send, may_act, goes_on;   // whose turn it is comes late: may_act, goes_on, if ours
   acc_t            acc, gain, account, unpaid, half, rest;   // account and rest: one less
   logic [AccW-1:0] carry;
   logic            unused_carry;
@@ -209,7 +231,7 @@ module hca_vl_list
 
   // account - bytes, of three numbers in one chain: it does not wait for the account.
   assign acc     = acc_q[cur_vl];
-  assign gain    = added_q ? '0 : acc_t'({cur_q.weight, 6'd0});
+  assign gain    = added_q ? '0 : acc_t'({cur.weight, 6'd0});
   assign unpaid  = ~acc_t'(bytes_o);
   assign half    = acc ^ gain ^ unpaid;
   assign carry   = (acc & gain) | (acc & unpaid) | (gain & unpaid);
@@ -219,19 +241,23 @@ module hca_vl_list
 
   assign has     = valid_q && req_i[cur_vl];
   assign ready_o = has && !wait_i[cur_vl] && !account[AccW-1] && !ahead;
-  assign act     = step_i && valid_q && !wait_i[cur_vl] && !ahead && (has || !start_q);
+  assign may_act = valid_q && !wait_i[cur_vl] && !ahead && (has || !start_q);
+  assign goes_on = may_act && (!has || account[AccW-1] || (take_i && rest[AccW-1]));
+  assign act     = step_i && may_act;
   assign send    = take_i && step_i && ready_o;
-  assign leave   = act && (!has || account[AccW-1] || (take_i && rest[AccW-1]));
+  assign leave   = step_i && goes_on;
 
   assign any_o    = member != '0;
   assign start_o  = start_q && !early_q;
   assign vl_o     = cur_vl;
   assign bytes_o  = bytes_i[cur_vl];
   assign begin_o  = early || (start_q && !early_q && (leave || send));
+  assign lap_if_o = ahead || (start_q && !early_q && (goes_on || (take_i && ready_o)));
   assign jump_o   = jump;
+  assign laps_o   = laps;
   assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && none);
   assign visit_o  = !added_q && has;
-  assign weight_o = cur_q.weight;
+  assign weight_o = cur.weight;
   assign leave_o  = leave;
   assign early_o  = early ? early_sum : '0;
 
@@ -261,25 +287,36 @@ module hca_vl_list
       else if (search || leave) valid_q <= !none;
       else if (start_q && !has && !wait_i[cur_vl]) valid_q <= 1'b0;
     end
-    if (search || leave) begin
-      cur_q   <= (search || wraps) ? mem[idx] : mem[idx_later];
-      later_q <= (search || wraps) ? above : above_later;
-    end
+    if (search || leave) idx_q <= (search || wraps) ? idx : idx_later;
   end
 
-  // An account without a packet to send keeps its debt, never its gain.
+  // An account without a packet to send keeps its debt, never its gain. What it becomes is known before whether it
+  // changes now: that waits for whose turn it is, and whether there is room for a packet.
+  logic give;      // those who owe get the weights of a lap or more
+  acc_t visited;   // account of the VL in hand behind this cycle, if it changes
+
+  assign give    = ahead && (step_i || (lap_only_i && all_owe));
+  assign visited = !has ? '1 : account[AccW-1] ? account : rest;
+
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_account
+    logic       visit;
+    logic [7:0] given;
+
+    always_comb begin
+      unique case (laps)
+        2'd3:    given = {behind_16[v][3:0], acc_q[v][9:6]};
+        2'd2:    given = {behind_4[v][5:0], acc_q[v][7:6]};
+        default: given = behind[v][7:0];
+      endcase
+    end
+
+    assign visit = act && cur_vl == VlW'(v) && (has ? account[AccW-1] || send : !acc[AccW-1]);
+
     always_ff @(posedge clk_i) begin
       if (rst_i || clear_i) acc_q[v] <= '1;
-      else if (jump != 2'd0 || early) begin
-        if (owes[v]) begin
-          acc_q[v] <= (jump == 2'd3) ? behind_16[v][AccW-1:0] : (jump == 2'd2) ? behind_4[v][AccW-1:0]
-                                                                               : behind[v][AccW-1:0];
-        end
-      end else if (act && cur_vl == VlW'(v)) begin
-        if (send) acc_q[v] <= rest;
-        else if (has && account[AccW-1]) acc_q[v] <= account;
-        else if (!has && !acc_q[v][AccW-1]) acc_q[v] <= '1;
+      else begin
+        if (visit || (give && owes[v])) acc_q[v][AccW-1:6] <= ahead ? {1'b1, given} : visited[AccW-1:6];
+        if (visit) acc_q[v][5:0] <= visited[5:0];
       end
     end
   end

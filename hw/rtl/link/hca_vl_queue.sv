@@ -20,8 +20,8 @@ module hca_vl_queue
 ) (
   input  logic                          clk_i,
   input  logic                          rst_i,
-  input  logic                          wr_i,
-  input  logic [RingW-1:0]              wr_ring_i,
+  input  logic [Rings-1:0]              wr_i,            // into one ring at most
+  input  logic [RingW-1:0]              wr_ring_i,       // its number
   input  mac_t                          wr_beat_i,
   output logic [Rings-1:0]              room_o,          // for one more packet of any length
   output logic                          long_o,          // strobe, last beat: the packet was too long
@@ -52,20 +52,25 @@ module hca_vl_queue
   logic [Rings-1:0][PtrW:0]   used_q, stored_q;       // beats; packets whose length waits in the RAM
   logic [PacketW-1:0]         bytes_q, bytes;         // of the packet that comes in
   logic [BlocksW-1:0]         count_q;                // its beats so far
-  logic                       fits, commit;
+  logic [BlocksW-1:0]         count;                  // with this one
+  logic                       wr, fits, fits_data, fits_vl15, commit;
 
+  assign wr          = wr_i != '0;
+  assign count       = count_q + 1'b1;
   assign bytes       = bytes_q + PacketW'(wr_beat_i.len_bytes);
-  assign fits        = count_q < ((wr_ring_i == RingW'(NumVls)) ? BlocksW'(Vl15Room) : BlocksW'(RoomBlocks));
-  assign commit      = wr_i && wr_beat_i.last && fits;
-  assign long_o      = wr_i && wr_beat_i.last && !fits;
+  assign fits_data   = count_q < BlocksW'(RoomBlocks);
+  assign fits_vl15   = count_q < BlocksW'(Vl15Room);
+  assign fits        = wr_i[NumVls] ? fits_vl15 : fits_data;
+  assign commit      = wr && wr_beat_i.last && fits;
+  assign long_o      = wr && wr_beat_i.last && !fits;
 
   always_ff @(posedge clk_i) begin
-    if (rst_i || (wr_i && wr_beat_i.last)) begin
+    if (rst_i || (wr && wr_beat_i.last)) begin
       bytes_q <= '0;
       count_q <= '0;
-    end else if (wr_i && fits) begin
+    end else if (wr && fits) begin
       bytes_q <= bytes;
-      count_q <= count_q + 1'b1;
+      count_q <= count;
     end
   end
 
@@ -74,7 +79,7 @@ module hca_vl_queue
     .Depth(Depth)
   ) u_beats (
     .clk_i,
-    .we_i   (wr_i && fits),
+    .we_i   (wr && fits),
     .waddr_i(place(wr_ring_i, wr_ptr_q[wr_ring_i] + PtrW'(count_q))),
     .wdata_i(wr_beat_i),
     .re_i   (rd_en_i),
@@ -144,12 +149,13 @@ module hca_vl_queue
     localparam int unsigned Need = (r == int'(NumVls)) ? Vl15Room : RoomBlocks;
 
     logic               rd, done;
-    logic [BlocksW-1:0] dropped, stored;
+    logic [BlocksW-1:0] gone, stored;
 
-    assign rd      = rd_en_i && rd_ring_i == RingW'(r);
-    assign done    = commit && wr_ring_i == RingW'(r);
-    assign stored  = done ? count_q + 1'b1 : '0;
-    assign dropped = drop_i[r] ? head_blocks_o[r] : '0;
+    assign rd     = rd_en_i && rd_ring_i == RingW'(r);
+    assign done   = wr_i[r] && wr_beat_i.last && ((r == int'(NumVls)) ? fits_vl15 : fits_data);
+    assign stored = done ? count : '0;
+    // Of one that is being read nothing is dropped.
+    assign gone   = drop_i[r] ? head_blocks_o[r] : BlocksW'(rd);
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
@@ -161,10 +167,10 @@ module hca_vl_queue
         stored_q[r] <= '0;
       end else begin
         wr_ptr_q[r] <= wr_ptr_q[r] + PtrW'(stored);
-        rd_ptr_q[r] <= rd_ptr_q[r] + PtrW'(rd) + PtrW'(dropped);
+        rd_ptr_q[r] <= rd_ptr_q[r] + PtrW'(gone);
         wr_pkt_q[r] <= wr_pkt_q[r] + PtrW'(done);
         rd_pkt_q[r] <= rd_pkt_q[r] + PtrW'(grant[r]);
-        used_q[r]   <= used_q[r] + (PtrW + 1)'(stored) - (PtrW + 1)'(rd) - (PtrW + 1)'(dropped);
+        used_q[r]   <= (used_q[r] + (PtrW + 1)'(stored)) - (PtrW + 1)'(gone);
         stored_q[r] <= stored_q[r] + (PtrW + 1)'(done) - (PtrW + 1)'(grant[r]);
       end
     end

@@ -28,17 +28,21 @@ module hca_gather_data
   logic        later_q;       // not the first beat of this chunk
   logic [9:0]  chunk_done_q;  // bytes of this chunk that have left
   logic [12:0] pkt_done_q;    // bytes of this packet that have left
-  logic        active, beat, piece_end;
+  logic        active, beat, piece_end, ends_here;
   logic [9:0]  chunk_left;
+  logic [12:0] pkt_left;
   logic [6:0]  room, n;
 
   assign active     = cmd_valid_i && piece_valid_i;
   assign room       = 7'd64 - (later_q ? 7'd0 : 7'(piece_lane_i));
   assign chunk_left = piece_bytes_i - chunk_done_q;
-  assign n          = (chunk_left < 10'(room)) ? 7'(chunk_left) : room;
+  assign ends_here  = chunk_left < 10'(room);
+  assign n          = ends_here ? 7'(chunk_left) : room;
+  // Whether the packet ends with the beat: of both that the beat may have, side by side.
+  assign pkt_left   = cmd_bytes_i - pkt_done_q;
 
   assign pay_valid_o     = active && piece_is_read_i && rsp_valid_i && !cmd_drop_i;
-  assign pay_o.last      = (pkt_done_q + 13'(n)) == cmd_bytes_i;
+  assign pay_o.last      = ends_here ? pkt_left == 13'(chunk_left) : pkt_left == 13'(room);
   assign pay_o.lane      = later_q ? '0 : piece_lane_i;
   assign pay_o.len_bytes = n;
   assign pay_o.data      = rsp_i.data;

@@ -73,7 +73,7 @@ module hca_cq
 
   typedef struct packed {
     logic [23:0] pi;
-    logic [23:0] ci;
+    logic [23:0] used; // behind the consumer's index
     logic [23:0] sol;  // index after the newest solicited (or error) CQE
     logic [1:0]  arm;  // cq_arm_e
     logic        err;
@@ -108,27 +108,34 @@ module hca_cq
   assign mod_new        = moderated ? '{more: cqc_wr_i.mod_count - 16'd1, cycles: cqc_wr_i.mod_cycles} : '0;
 
   // ---- Pick a job --------------------------------------------------------------------------------
-  logic owed_valid, owed_first_q, event_room, fire, again, park, park_ready, may_out;
+  logic owed_valid, owed_first_q, event_room, fire, again, park, park_ready;
+  logic may_out, would_owed, would_db, would_cqe, others;
 
   assign idle      = (state_q == StIdle) && !init && event_room;
-  assign pick_full = idle && full_valid_q;
-  assign pick_time = idle && !pick_full && time_valid;   // at most one for each CQE or doorbell
-  assign may_out   = idle && !pick_full && !pick_time && !out_valid_q && !cqc_wr_valid_i;
-  assign pick_owed = may_out && owed_valid && !eqe_valid_o && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
-  assign pick_db   = idle && !pick_full && !pick_time && !pick_owed && cq_db_valid_i
-                     && (db_first_q || !cqe_valid_i || !may_out);
-  assign pick_cqe  = may_out && !pick_owed && !pick_db && cqe_valid_i;
-  assign pick      = pick_full || pick_time || pick_owed || pick_db || pick_cqe;
+  // Who would have the turn is known before it is known whether a timer is over: that goes before them.
+  assign may_out    = !out_valid_q && !cqc_wr_valid_i;
+  assign would_owed = may_out && owed_valid && !eqe_valid_o && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
+  assign would_db   = !would_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i || !may_out);
+  assign would_cqe  = may_out && !would_owed && !would_db && cqe_valid_i;
+  assign others     = idle && !full_valid_q && !time_valid;
+  assign pick_full  = idle && full_valid_q;
+  assign pick_time  = idle && !full_valid_q && time_valid;   // at most one for each CQE or doorbell
+  assign pick_owed  = others && would_owed;
+  assign pick_db    = others && would_db;
+  assign pick_cqe   = others && would_cqe;
+  assign pick       = idle && (full_valid_q || time_valid || would_owed || would_db || would_cqe);
 
   // The chosen stream stays valid until the job is done, so its payload needs no register here.
   always_comb begin
-    cqn = cqe_i.cqn;
-    if (pick_db || state_q == StDb) cqn = cq_db_i.cqn;
-    if (pick_owed) cqn = owed_cqn;
-    if (state_q == StOwed) cqn = owed_cqn_q;
-    if (pick_full || state_q == StFull) cqn = full_cqn_q;
-    if (pick_time) cqn = time_cqn;
-    if (state_q == StTime) cqn = time_cqn_q;
+    unique case (state_q)
+      StIdle:  cqn = full_valid_q ? full_cqn_q : time_valid ? time_cqn : would_owed ? owed_cqn
+                     : would_db ? cq_db_i.cqn : cqe_i.cqn;
+      StDb:    cqn = cq_db_i.cqn;
+      StOwed:  cqn = owed_cqn_q;
+      StFull:  cqn = full_cqn_q;
+      StTime:  cqn = time_cqn_q;
+      default: cqn = cqe_i.cqn;
+    endcase
   end
 
   always_ff @(posedge clk_i) begin
@@ -178,19 +185,29 @@ module hca_cq
   );
 
   // ---- CQE ---------------------------------------------------------------------------------------
-  logic [23:0] size, used, slot;
-  logic        writable, overrun, wants_event, meant_cqe, fire_cqe, deliver, ev_push, ev_room;
+  logic [23:0] mask, slot;   // mask: of a slot's number
+  logic        last_free, fits, writable, overrun, wants_event, meant_cqe, fire_cqe, deliver, ev_push, ev_room;
   cqe_t        cqe;
 
-  assign size        = 24'd1 << cfg.log_size;
-  assign used        = dyn.pi - dyn.ci;
-  assign slot        = dyn.pi & (size - 24'd1);
+  for (genvar b = 0; b < 24; b++) begin : gen_mask
+    assign mask[b] = 5'(b) < cfg.log_size;
+  end
+  assign slot        = dyn.pi & mask;
   // The last free entry takes the completion for which there is no room, as an error: nobody misses it (V-57).
-  assign overrun     = !cfg.overwrite && used == size - 24'd1;
-  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && (cfg.overwrite || used < size) && (ev_room || !overrun);
+  hca_same #(
+    .Width(24)
+  ) u_last (
+    .a_i   (dyn.used),
+    .b_i   (mask),
+    .same_o(last_free)
+  );
+
+  assign overrun     = !cfg.overwrite && last_free;
+  assign fits        = cfg.overwrite || (dyn.used & ~mask) == '0;
+  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && fits && (ev_room || !overrun);
   assign wants_event = cqe_i.solicited || (cqe.status != WcSuccess);
   assign meant_cqe   = (dyn.arm == CqArmNext) || (dyn.arm == CqArmSolicited && wants_event) || dyn.wait_mod;
-  assign fire_cqe    = meant_cqe && (used >= 24'(moderation.more) || overrun);
+  assign fire_cqe    = meant_cqe && (dyn.used >= 24'(moderation.more) || overrun);
   assign deliver     = (state_q == StCqe) && writable;
   assign ev_push     = (deliver && overrun) || ((state_q == StCqe) && cqe_i.valid && !writable && !dyn.err);
 
@@ -231,7 +248,7 @@ module hca_cq
   end
 
   // ---- Doorbell ----------------------------------------------------------------------------------
-  logic        db_ok, arms, meant_db, again_db, fire_db;
+  logic        db_ok, arms, meant_db, again_db, wants_db, fire_db;
   logic [23:0] ahead, sol_ahead;
 
   assign cq_db_ready_o = state_q == StDb;
@@ -239,20 +256,35 @@ module hca_cq
   assign arms          = cq_db_i.arm == CqArmNext || cq_db_i.arm == CqArmSolicited;
   assign ahead         = dyn.pi - cq_db_i.ci;
   assign sol_ahead     = dyn.sol - cq_db_i.ci;
+  // ahead > more, in one chain: of pi - ci - more - 1 as a number with a sign, around if ci is beyond pi.
+  logic [25:0] less, minus_ci, minus_more;
+  logic [24:0] carries;
+  logic        around, beyond, unused_less;
+
+  assign minus_ci    = {2'b11, ~cq_db_i.ci};
+  assign minus_more  = {10'h3ff, ~moderation.more};
+  assign carries     = (25'(dyn.pi) & minus_ci[24:0]) | (25'(dyn.pi) & minus_more[24:0])
+                       | (minus_ci[24:0] & minus_more[24:0]);
+  assign less        = (26'(dyn.pi) ^ minus_ci ^ minus_more) + {carries, 1'b1};
+  assign unused_less = ^less[23:0];
+  assign around      = dyn.pi < cq_db_i.ci;
+  assign beyond      = around ? less[24] : !less[25];
   // A CQE that the host has not seen yet fires at once: it would otherwise wait for an event that came
   // before the arming.
-  assign meant_db      = (cq_db_i.arm == CqArmNext && ahead != '0)
+  assign meant_db      = (cq_db_i.arm == CqArmNext && dyn.pi != cq_db_i.ci)
                          || (cq_db_i.arm == CqArmSolicited && sol_ahead != '0 && !sol_ahead[23]);
   // One that waits and whose completions the host has taken meanwhile has its event before the next one begins.
   assign again_db      = dyn.wait_mod && arms && !meant_db;
-  assign fire_db       = db_ok && (again_db || (meant_db && ahead > 24'(moderation.more)));
+  assign wants_db      = again_db || (meant_db && beyond);
+  assign fire_db       = db_ok && wants_db;
 
   // ---- Moderation --------------------------------------------------------------------------------
   logic fire_time, begin_wait;
 
   assign fire_time  = state_q == StTime && dyn.wait_mod && cfg.valid && !dyn.err;
   assign fire       = (deliver && fire_cqe) || (state_q == StDb && fire_db) || fire_time;
-  assign begin_wait = ((deliver && meant_cqe) || (state_q == StDb && db_ok && meant_db)) && !fire && !dyn.wait_mod;
+  assign begin_wait = !dyn.wait_mod && ((deliver && meant_cqe && !fire_cqe)
+                                        || (state_q == StDb && db_ok && meant_db && !wants_db));
 
   hca_cq_timers u_timers (
     .clk_i,
@@ -269,36 +301,54 @@ module hca_cq
     .wake_at_o
   );
 
+  // What each job makes of the queue, whether it is done or not: that is known last.
+  dyn_t by_cqe, by_db;
+
+  always_comb begin
+    by_cqe          = dyn;
+    by_cqe.pi       = dyn.pi + 1'b1;
+    by_cqe.used     = dyn.used + 1'b1;
+    by_cqe.err      = overrun;
+    by_cqe.wait_mod = meant_cqe && !fire_cqe;
+    if (wants_event) by_cqe.sol = dyn.pi + 1'b1;
+    if (fire_cqe) by_cqe.arm = CqArmNone;
+    if (fire_cqe) by_cqe.owed = 1'b1;
+    by_db          = dyn;
+    by_db.used     = ahead;
+    by_db.wait_mod = (meant_db || dyn.wait_mod) && !wants_db;
+    if (wants_db && !again_db) by_db.arm = CqArmNone;
+    else if (arms) by_db.arm = cq_db_i.arm;
+    if (wants_db) by_db.owed = 1'b1;
+  end
+
   always_comb begin
     dyn_d  = dyn;
     dyn_we = 1'b0;
-    if (state_q == StDb) begin
-      dyn_we   = db_ok;
-      dyn_d.ci = cq_db_i.ci;
-      if (fire_db && !again_db) dyn_d.arm = CqArmNone;
-      else if (arms) dyn_d.arm = cq_db_i.arm;
-    end else if (deliver) begin
-      dyn_we   = 1'b1;
-      dyn_d.pi = dyn.pi + 1'b1;
-      if (wants_event) dyn_d.sol = dyn.pi + 1'b1;
-      if (fire_cqe) dyn_d.arm = CqArmNone;
-      dyn_d.err = overrun;
-    end else if (ev_push && ev_room) begin
-      dyn_we    = 1'b1;
-      dyn_d.err = 1'b1;
-    end else if (state_q == StOwed) begin
-      dyn_we     = dyn.owed && cfg.valid;
-      dyn_d.owed = 1'b0;
-    end else if (park || again) begin
-      dyn_we     = 1'b1;
-      dyn_d.owed = 1'b1;
-    end
-    if (fire_time) begin
-      dyn_we    = 1'b1;
-      dyn_d.arm = CqArmNone;
-    end
-    if (fire) dyn_d.owed = 1'b1;
-    if (fire || begin_wait) dyn_d.wait_mod = begin_wait;
+    unique case (state_q)
+      StCqe: begin
+        dyn_we = writable || (ev_push && ev_room);
+        if (writable) dyn_d = by_cqe;
+        else dyn_d.err = 1'b1;
+      end
+      StDb: begin
+        dyn_we = db_ok;
+        dyn_d  = by_db;
+      end
+      StOwed: begin
+        dyn_we     = dyn.owed && cfg.valid;
+        dyn_d.owed = 1'b0;
+      end
+      StFull: begin
+        dyn_we     = park || again;
+        dyn_d.owed = 1'b1;
+      end
+      default: begin
+        dyn_we         = fire_time;
+        dyn_d.arm      = CqArmNone;
+        dyn_d.owed     = 1'b1;
+        dyn_d.wait_mod = 1'b0;
+      end
+    endcase
   end
 
   // ---- Control -----------------------------------------------------------------------------------

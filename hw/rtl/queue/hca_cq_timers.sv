@@ -31,6 +31,7 @@ module hca_cq_timers
   logic [TimeW-1:0] set_at;
   logic [63:0]      set_at_q, stay_at_q, first_q, first_d;
   logic             set_on_q, stays_q, some_q, some_d;   // a timer runs; the first one
+  logic             set_next, set_read;   // the timer that is set is the next one to be read, the one that was
   logic             walk_q, begin_walk, step, end_walk;
   logic [CqW-1:0]   next_q, read_cqn_q;
   logic             read_q, changed_q, runs, over, stays;
@@ -52,6 +53,8 @@ module hca_cq_timers
   );
 
   // ---- Walk --------------------------------------------------------------------------------------
+  assign set_next   = set_cqn_i == next_q;
+  assign set_read   = set_cqn_i == read_cqn_q;
   assign begin_walk = !walk_q && !read_q && some_q && now_i >= first_q;
   assign runs       = read_q && row.on && !changed_q;
   assign over       = runs && $signed(now_i[TimeW-1:0] - row.at) >= 0;
@@ -75,23 +78,20 @@ module hca_cq_timers
     else if (step) next_q <= next_q + 1'b1;
     if (step) read_cqn_q <= next_q;
     // What was read is not what is there any more.
-    changed_q <= set_i && (step ? set_cqn_i == next_q : set_cqn_i == read_cqn_q)
-                 || (changed_q && !step);
+    changed_q <= step ? set_i && set_next : (set_i && set_read) || changed_q;
   end
 
   // ---- The first that runs -------------------------------------------------------------------------
-  always_comb begin
-    some_d  = some_q && !begin_walk;
-    first_d = first_q;
-    if (stays_q) begin
-      if (!some_d || stay_at_q < first_d) first_d = stay_at_q;
-      some_d = 1'b1;
-    end
-    if (set_on_q) begin
-      if (!some_d || set_at_q < first_d) first_d = set_at_q;
-      some_d = 1'b1;
-    end
-  end
+  // All comparisons side by side.
+  logic some_stays, stay_first, set_first, set_before_stay, set_is;
+
+  assign some_stays      = some_q && !begin_walk;
+  assign stay_first      = stays_q && (!some_stays || stay_at_q < first_q);
+  assign set_first       = !some_stays || set_at_q < first_q;
+  assign set_before_stay = set_at_q < stay_at_q;
+  assign set_is          = set_on_q && (stay_first ? set_before_stay : set_first);
+  assign some_d          = some_stays || stays_q || set_on_q;
+  assign first_d         = set_is ? set_at_q : stay_first ? stay_at_q : first_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin

@@ -48,37 +48,44 @@ module hca_rx_place
   assign rq_head = list_i.data[$bits(rq_wqe_ctrl_t)-1:0];
   assign num_sge = is_rq ? rq_head.num_sge : sq_head.num_sge;
 
-  always_comb begin
-    head_ok = !list_i.err && num_sge <= 8'(MaxSge)
-              && 14'(num_sge) * 14'd16 + (is_rq ? 14'd16 : 14'd32) <= 14'(rxw_i.list_bytes);
-    if (is_rq) head_ok = head_ok && rq_head.wqe_index == rxw_i.wqe_index;
-    else head_ok = head_ok && sq_head.wqe_index == rxw_i.wqe_index && !sq_head.inline_data
-                   && (of_atomic ? is_atomic(sq_head.opcode) && num_sge == 8'd1 : sq_head.opcode == WrOpRdmaRead);
-  end
+  // Slots of 16 bytes that the list has. Both kinds of head are judged side by side.
+  logic [9:0] list_slots;
+  logic       rq_ok, sq_ok, opcode_ok;
+
+  assign list_slots = 10'(14'(rxw_i.list_bytes) >> 4);
+  assign opcode_ok  = of_atomic ? is_atomic(sq_head.opcode) && sq_head.num_sge == 8'd1
+                                : sq_head.opcode == WrOpRdmaRead;
+  assign rq_ok      = rq_head.num_sge <= 8'(MaxSge) && 10'(rq_head.num_sge) < list_slots
+                      && rq_head.wqe_index == rxw_i.wqe_index;
+  assign sq_ok      = sq_head.num_sge <= 8'(MaxSge) && 10'(sq_head.num_sge) + 10'd1 < list_slots
+                      && sq_head.wqe_index == rxw_i.wqe_index && !sq_head.inline_data && opcode_ok;
+  assign head_ok    = !list_i.err && (is_rq ? rq_ok : sq_ok);
 
   // ---- Entry ---------------------------------------------------------------------------------------
   sge_t        sge;
-  logic [31:0] room;
+  logic [32:0] reach;
   logic [12:0] take;
-  logic        skipped, entry_seg, entry_go, entries_over, read_bad;
+  logic        skipped, enough, entry_seg, entry_go, entries_over, read_bad;
   logic        stay;     // a datagram's payload goes on in the entry in which its header ends
 
   assign sge       = list_i.data[{slot_q, 7'd0} +: 128];
   assign skipped   = skip_q >= sge.length;
-  assign room      = sge.length - skip_q;
-  assign take      = (room > 32'(need_q)) ? need_q : room[12:0];
+  // What is needed ends here, or before the entry does: of both as they are, not of what is left in the entry.
+  assign reach     = 33'(skip_q) + 33'(need_q);
+  assign enough    = {1'b0, sge.length} >= reach;
+  assign take      = enough ? need_q : sge.length[12:0] - skip_q[12:0];
   assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped && need_q != '0;
   assign entry_go  = state_q == StEntry && list_valid_i && (!entry_seg || seg_ready_i);
   // Entries must not run past the fetched bytes; the header was checked, so only a short fetch can do that.
   assign read_bad     = list_i.err || (slot_q == 2'd3 && list_i.last && entries_q != 5'd1);
-  assign entries_over = !stay && (entries_q == 5'd1 || (!skipped && 32'(need_q) <= room) || read_bad);
+  assign entries_over = !stay && (entries_q == 5'd1 || (!skipped && enough) || read_bad);
 
   // ---- Datagrams: 40 bytes before the payload, with the network header at their end --------------------
   logic [5:0] hdr_bytes;
   logic       room_only; // nothing to write, but room for the 40 bytes must be there: is there one behind 39 (OP-22)?
   assign room_only = rxw_i.dg == DgBare && rxw_i.payload_bytes == '0;
   assign hdr_bytes = (rxw_i.dg == DgIpv4) ? 6'(Ipv4Bytes) : (rxw_i.dg inside {DgIpv6, DgGrh}) ? 6'(GrhBytes) : 6'd0;
-  assign stay      = hdr_q && !skipped && !list_i.err && 32'(need_q) <= room && rxw_i.payload_bytes != '0;
+  assign stay      = hdr_q && !skipped && !list_i.err && enough && rxw_i.payload_bytes != '0;
 
   // ---- Items without a list ------------------------------------------------------------------------
   logic direct, direct_seg, flush;
@@ -111,7 +118,7 @@ module hca_rx_place
       seg_o.va        = sge.addr + 64'(skip_q);
       seg_o.len_bytes = take;
       seg_o.chk_bytes = 32'(take);
-      seg_o.last      = take == need_q && !stay;
+      seg_o.last      = enough && !stay;
     end
   end
 
@@ -190,7 +197,7 @@ module hca_rx_place
           skip_d = '0;
           segs_d = segs_q + 5'(need_q != '0);
           need_d = need_q - take;
-          if (entries_over && take != need_q) err_d = read_bad ? ExWqe : ExLen;
+          if (entries_over && !enough) err_d = read_bad ? ExWqe : ExLen;
         end
         if (entries_over) state_d = (closed && meta_ready_i) ? StIdle : StDrain;
       end
