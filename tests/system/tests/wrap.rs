@@ -105,8 +105,8 @@ fn ring_indices_run_over() {
     pair.rig.check_idle(1_000_000).unwrap();
 }
 
-/// READs to answer lie in a pool of places (17,408 with 1,024 lines), which are given out again when all have been used:
-/// 40,000 READs on four QPs at once, each as deep as it may be, with the right bytes and without a packet sent again.
+/// READs to answer lie in a pool of places (17,408 with 1,024 lines), which are given out again when all have been
+/// used: 40,000 READs on four QPs at once, each as deep as it may be, in order and with the right bytes.
 #[test]
 fn places_of_reads_to_answer_are_taken_again() {
     const READS: u64 = 10_000;
