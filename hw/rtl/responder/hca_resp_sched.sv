@@ -58,11 +58,11 @@ module hca_resp_sched
   logic           scrub_q, init_q;
   logic [QpW-1:0] scrub_qpn_q, qpn_q, qpn_a, turn_qpn;
   rsp_job_t       rsp_q;
-  resp_ctx_t           ctx_q, ctx;
-  resp_row_t           row, row_new;
+  resp_ctx_t      ctx_q, ctx;
+  resp_row_t      row, row_new;
   logic           paces, go, hold, late, due_valid, due_ready, turn;
   logic [QpW-1:0] due_qpn;
-  resp_job_t           job_came, job, job_new, job_new_q;
+  resp_job_t      job_came, job, job_new, job_new_q;
   logic [2:0]     req, grant;
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
   logic           take, push, row_we, send_read;

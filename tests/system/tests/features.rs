@@ -123,48 +123,41 @@ fn calls_are_refused() {
 #[test]
 fn work_requests_are_refused() {
     for kind in BOTH_LINKS {
-        for (bits, op, data) in [
-            (feature::ATOMIC, 0, 8),
-            (feature::ATOMIC, 1, 8),
-            (feature::KEY_WR, 2, 0),
-        ] {
+        for what in ["fetch and add", "ATOMIC WRITE", "local invalidate"] {
             let mut pair = pair(3, kind);
             let (remote_addr, rkey) = pair.remote(1, WORD);
-            let sges = [pair.mrs[0].sge(0, 8)];
-            let (op, what) = match op {
-                0 => (
+            let (sges, word) = ([pair.mrs[0].sge(0, 8)], pair.expected(1, WORD, 8));
+            // Nobody has the key that is to be invalidated: an error in any case, of another kind where there is a unit.
+            let (bits, op, data, status) = match what {
+                "fetch and add" => (
+                    feature::ATOMIC,
                     SendOp::AtomicFetchAndAdd {
                         remote_addr,
                         rkey,
                         add: 0,
                     },
-                    "fetch and add",
+                    WrData::Sges(&sges),
+                    WcStatus::Success,
                 ),
-                1 => (SendOp::AtomicWrite { remote_addr, rkey }, "ATOMIC WRITE"),
+                "ATOMIC WRITE" => (
+                    feature::ATOMIC,
+                    SendOp::AtomicWrite { remote_addr, rkey },
+                    WrData::Inline(&word),
+                    WcStatus::Success,
+                ),
                 _ => (
+                    feature::KEY_WR,
                     SendOp::LocalInv {
                         invalidate_rkey: 0x0100_0000,
                     },
-                    "local invalidate",
+                    WrData::Sges(&[]),
+                    WcStatus::MwBindErr,
                 ),
-            };
-            let inline = pair.expected(1, WORD, 8);
-            let data = match (data, op) {
-                (_, SendOp::AtomicWrite { .. }) => WrData::Inline(&inline),
-                (8, _) => WrData::Sges(&sges),
-                _ => WrData::Sges(&[]),
             };
             pair.post_with(0, 1, op, SendFlags::SIGNALED, data);
             let wc = pair.wait(0);
-            let is_there = wc.status == WcStatus::Success;
-            // Nobody has that key: an error in any case, of another kind.
-            let is_key = matches!(op, SendOp::LocalInv { .. });
-            assert_eq!(is_there, has(bits) && !is_key, "{kind:?} {what}: {wc:?}");
-            assert_eq!(
-                wc.status == WcStatus::LocQpOpErr,
-                !has(bits),
-                "{kind:?} {what}: {wc:?}"
-            );
+            let wanted = if has(bits) { status } else { WcStatus::LocQpOpErr };
+            assert_eq!(wc.status, wanted, "{kind:?} {what}: {wc:?}");
         }
     }
 }
