@@ -127,7 +127,7 @@ fn work_requests_are_refused() {
             let mut pair = pair(3, kind);
             let (remote_addr, rkey) = pair.remote(1, WORD);
             let (sges, word) = ([pair.mrs[0].sge(0, 8)], pair.expected(1, WORD, 8));
-            // Nobody has the key that is to be invalidated: an error in any case, of another kind where there is a unit.
+            // Nobody has the key that is to be invalidated: an error in any case, another one where there is a unit.
             let (bits, op, data, status) = match what {
                 "fetch and add" => (
                     feature::ATOMIC,
