@@ -1,4 +1,5 @@
 // Memory keys, address translation, gather.
+hw/rtl/memory/hca_key_pkg.sv
 hw/rtl/memory/hca_gather.sv
 hw/rtl/memory/hca_gather_data.sv
 hw/rtl/memory/hca_gather_head.sv

@@ -65,14 +65,16 @@ module hca_line_cache
 
   // ---- Look-up -----------------------------------------------------------------------------------
   logic              p1_valid_q, p1_line_q, p1_move, p1_miss, accept, early, wait_ready, ask_ready;
-  logic              taken_q, same_q, p1_hit;   // the item before: it took its slot, which is the same
+  logic              taken_q, p1_hit;   // the item before took its slot
+  logic              was_taken, last_same, tag_same;   // that was this one's slot; whose tag is this one
   tag_t              p1_tag_q, last_tag_q, tag_rdata;
-  logic [SlotW-1:0]  p1_slot_q, in_slot;
+  logic [SlotW-1:0]  p1_slot_q, last_slot_q, in_slot;
   logic [7:0]        p1_func_q;
   logic [63:6]       p1_base_q;
   logic [NoteW-1:0]  p1_note_q;
   logic              walk_read, walk_idle;
   logic              p1_early_q, p1_leaves;  // its data was read with its tag; it leaves from here
+  logic              p1_direct;              // it leaves from here if it wants no line, or that is here
   logic              h_valid_q, drop_q, p1_moves, p1_takes, may_leave;
   logic [$clog2(Waiting):0] waiting;
   logic              h_err, h_out, p1_out;   // an item at H, at P1 leaves
@@ -86,10 +88,27 @@ module hca_line_cache
   assign early      = accept && may_leave;
   // The RAM is read while the item before takes the same slot: then the slot has that one's tag.
   // Both comparisons side by side: the RAM's comes late.
-  assign p1_hit     = (taken_q && same_q && last_tag_q == p1_tag_q) || (!(taken_q && same_q) && tag_rdata == p1_tag_q);
+  assign was_taken  = taken_q && last_slot_q == p1_slot_q;
+  assign p1_hit     = (was_taken && last_same) || (!was_taken && tag_same);
   assign p1_miss    = p1_line_q && !p1_hit;
   assign p1_takes   = p1_valid_q && p1_miss && wait_ready && ask_ready;
   assign p1_move    = p1_leaves ? out_ready_i && p1_out : p1_valid_q && wait_ready && (!p1_miss || ask_ready);
+
+  hca_same #(
+    .Width($bits(tag_t))
+  ) u_last_same (
+    .a_i   (last_tag_q),
+    .b_i   (p1_tag_q),
+    .same_o(last_same)
+  );
+
+  hca_same #(
+    .Width($bits(tag_t))
+  ) u_tag_same (
+    .a_i   (tag_rdata),
+    .b_i   (p1_tag_q),
+    .same_o(tag_same)
+  );
 
   always_ff @(posedge clk_i) begin
     if (accept) begin
@@ -99,9 +118,9 @@ module hca_line_cache
       p1_func_q <= in_func_i;
       p1_base_q <= in_base_i;
       p1_note_q <= in_note_i;
-      taken_q    <= p1_takes;
-      same_q     <= p1_slot_q == in_slot;
-      last_tag_q <= p1_tag_q;
+      taken_q     <= p1_takes;
+      last_slot_q <= p1_slot_q;
+      last_tag_q  <= p1_tag_q;
     end
     p1_early_q <= early || (p1_early_q && !accept && may_leave);
     if (rst_i) p1_valid_q <= 1'b0;
@@ -131,6 +150,15 @@ module hca_line_cache
     .rdata_o(tag_rdata)
   );
 
+  // A row that is read now, against what is to be forgotten: carries keep what waits for that apart from it.
+  hca_same #(
+    .Width(OwnerW + NumW)
+  ) u_walk_same (
+    .a_i   ({tag_rdata.owner & forget_mask_i, tag_rdata.num & {NumW{forget_one_i}}}),
+    .b_i   ({forget_owner_i & forget_mask_i, forget_num_i & {NumW{forget_one_i}}}),
+    .same_o(walk_match)
+  );
+
   // Walks over all slots, or to the one of a line, two cycles for each: in the first nothing is accepted, so in the
   // second P1 is empty.
   typedef enum logic [1:0] {WalkReset, WalkIdle, WalkRead, WalkClear} walk_e;
@@ -139,8 +167,6 @@ module hca_line_cache
 
   assign walk_idle      = walk_q != WalkReset;
   assign walk_read      = walk_q == WalkRead && (!p1_valid_q || p1_moves);
-  assign walk_match     = ((tag_rdata.owner ^ forget_owner_i) & forget_mask_i) == '0
-                          && (!forget_one_i || tag_rdata.num == forget_num_i);
   assign walk_write     = walk_q == WalkReset || (walk_q == WalkClear && walk_match);
   assign walk_last      = (forget_one_i && walk_q != WalkReset) || walk_slot_q == SlotW'(Lines - 1);
   assign forget_ready_o = walk_q == WalkClear && walk_last;
@@ -191,7 +217,8 @@ module hca_line_cache
   } item_t;
 
   item_t next, h_q;
-  logic  next_valid, fetch, h_move, h_fills;
+  logic  next_valid, fetch, h_move, h_may;
+  logic  h_fills_q;   // what is at H has missed: a register, for it selects the data
 
   hca_fifo #(
     .Width($bits(item_t)),
@@ -199,7 +226,7 @@ module hca_line_cache
   ) u_wait (
     .clk_i,
     .rst_i,
-    .in_valid_i (p1_valid_q && !p1_leaves && (!p1_miss || ask_ready)),
+    .in_valid_i (p1_valid_q && (p1_miss ? ask_ready : !p1_direct)),
     .in_ready_o (wait_ready),
     .in_i       ({p1_line_q, p1_miss, p1_slot_q, p1_note_q}),
     .out_valid_o(next_valid),
@@ -213,8 +240,7 @@ module hca_line_cache
   logic [DataW-1:0] ram_data;
 
   // What H is about to write is read behind it.
-  assign h_fills = h_valid_q && h_q.line && h_q.miss;
-  assign fetch   = next_valid && (!h_valid_q || h_move) && !(h_fills && next.line && h_q.slot == next.slot);
+  assign fetch   = next_valid && (!h_valid_q || h_move) && !(h_fills_q && next.line && h_q.slot == next.slot);
 
   assign h_reads = fetch && next.line && !next.miss;
 
@@ -223,7 +249,7 @@ module hca_line_cache
     .Depth(Lines)
   ) u_lines (
     .clk_i,
-    .we_i   (h_fills && h_move),
+    .we_i   (h_fills_q && h_move),
     .waddr_i(h_q.slot),
     .wdata_i({rsp_i.err, rsp_i.data}),
     .re_i   (h_reads || early),
@@ -235,29 +261,34 @@ module hca_line_cache
   assign failed = out_valid_o && out_ready_i && out_err_o;
 
   // Nothing is before it, and nothing has been written or read since its data was.
-  assign p1_leaves = p1_valid_q && may_leave && (!p1_line_q || (p1_early_q && !p1_miss));
+  assign p1_direct = may_leave && (!p1_line_q || p1_early_q);
+  assign p1_leaves = p1_valid_q && p1_direct && !p1_miss;
 
   // The place for one slot to be emptied is free again before it is needed.
   assign h_err       = h_q.line && (h_q.miss ? rsp_i.err : ram_err);
-  assign h_out       = h_valid_q && (!h_fills || rsp_valid_i) && !(h_err && drop_q);
+  assign h_may       = h_valid_q && (!h_fills_q || (rsp_valid_i && !(rsp_i.err && drop_q)));
+  assign h_out       = h_may && !(ram_err && h_q.line && !h_q.miss && drop_q);
   assign p1_out      = p1_leaves && !(p1_line_q && ram_err && drop_q);
   assign out_valid_o = h_out || p1_out;   // never both: P1 leaves where nothing waits
-  assign out_data_o  = h_fills ? rsp_i.data : ram_data;
+  assign out_data_o  = h_fills_q ? rsp_i.data : ram_data;
   assign out_err_o   = h_valid_q ? h_err : p1_line_q && ram_err;
   assign out_note_o  = h_valid_q ? h_q.note : p1_note_q;
   assign h_move      = h_out && out_ready_i;
-  assign rsp_ready_o = h_fills && h_move;
+  assign rsp_ready_o = h_fills_q && h_move;
   assign idle_o      = !p1_valid_q && waiting == '0 && !h_valid_q;
 
   always_ff @(posedge clk_i) begin
     if (fetch) h_q <= next;
-    if (failed) drop_slot_q <= p1_leaves ? p1_slot_q : h_q.slot;
+    if (!drop_q) drop_slot_q <= h_valid_q ? h_q.slot : p1_slot_q;   // of what fails now, if anything does
     if (rst_i) begin
       h_valid_q <= 1'b0;
+      h_fills_q <= 1'b0;
       drop_q    <= 1'b0;
     end else begin
       if (fetch) h_valid_q <= 1'b1;
       else if (h_move) h_valid_q <= 1'b0;
+      if (fetch) h_fills_q <= next.line && next.miss;
+      else if (h_move) h_fills_q <= 1'b0;
       if (failed) drop_q <= 1'b1;
       else if (drop_write) drop_q <= 1'b0;
     end

@@ -7,6 +7,7 @@
 // its key is here, four if its page is, too. One chunk per cycle, so one-chunk segments pass at one per cycle.
 module hca_xlate
   import hca_pkg::*;
+  import hca_key_pkg::*;
 #(
   parameter int unsigned ChunkBytes = 512
 ) (
@@ -59,8 +60,14 @@ module hca_xlate
   assign tbl       = tables_i[FuncIdxW'(seg_i.func)];
   assign wish.free = seg_i.bypass || (seg_i.len_bytes == '0 && seg_i.chk_bytes == '0);
   assign wish.none = !tbl.valid || 32'(seg_i.func) >= NumFuncs || index[MrW+:KeyFuncW] != KeyFuncW'(seg_i.func)
-                     || 32'(index[MrW-1:0]) >> tbl.log_size != '0;
-  assign wish.seg  = seg_i;
+                     || (index[MrW-1:0] & ({MrW{1'b1}} << tbl.log_size)) != '0;
+  // A segment that moves more than it says to check has all of it checked. A FLUSH moves a byte that is not its own.
+  always_comb begin
+    wish.seg = seg_i;
+    if (!(seg_i.access inside {AccFlush, AccFlushAll}) && seg_i.chk_bytes < 32'(seg_i.len_bytes)) begin
+      wish.seg.chk_bytes = 32'(seg_i.len_bytes);
+    end
+  end
 
   logic             s1_failed;
   logic [DataW-1:0] s1_row;
@@ -104,24 +111,25 @@ module hca_xlate
   );
 
   // ---- Stage 1: the row is here --------------------------------------------------------------------
-  xl_err_e     s1_err, key_err;
+  key_faults_t s1_faults, key_faults;
   logic        key_paged, s1_translated;
-  logic [63:0] key_offset, key_page_pos;
+  logic [63:0] key_bus, key_page_pos;
 
   hca_key_check u_check (
     .seg_i     (s1.seg),
     .mpt_i     (s1_mpt),
-    .err_o     (key_err),
+    .faults_o  (key_faults),
     .paged_o   (key_paged),
-    .offset_o  (key_offset),
+    .bus_o     (key_bus),
     .page_pos_o(key_page_pos)
   );
 
+  // Where there is no row, none was read: not both.
   always_comb begin
-    s1_err = key_err;
-    if (s1_failed) s1_err = XlDma;
-    if (s1.none) s1_err = XlKey;
-    if (s1.free) s1_err = XlOk;
+    s1_faults      = key_faults;
+    s1_faults.lost = s1_failed;
+    if (s1.none) s1_faults.key = 1'b1;
+    if (s1.free) s1_faults = '0;
   end
   assign s1_translated = !s1.free && key_paged;
 
@@ -142,7 +150,8 @@ module hca_xlate
   } walk_t;
 
   typedef struct packed {
-    walk_t           walk;
+    key_faults_t     faults;
+    walk_t           walk;      // its err comes of the faults, a stage later
     logic [KeyW-1:0] index;
     logic [63:6]     list;
   } span_t;
@@ -152,11 +161,12 @@ module hca_xlate
   logic        s2_second_q;   // of its two pages
   logic [63:0] s2_addr, s2_page;
   logic [63:12] s2_next_q;    // the second one
-  logic [12:0] s2_to_page_end, s2_len;
-  logic        s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
+  logic [12:0] s2_to_page_end, s2_end, s2_len;
+  logic        s2_beyond, s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
 
   always_comb begin
-    s1_span.walk.err       = s1_err;
+    s1_span.faults         = s1_faults;
+    s1_span.walk.err       = XlOk;
     s1_span.walk.paged     = s1_translated;
     s1_span.walk.discards  = !s1.free && s1_mpt.is_null;
     s1_span.walk.seg_last  = 1'b1;
@@ -166,7 +176,7 @@ module hca_xlate
     s1_span.walk.shift     = s1_mpt.page_shift;
     if (s1.free) s1_span.walk.addr = s1.seg.va;
     else if (key_paged) s1_span.walk.addr = key_page_pos;
-    else s1_span.walk.addr = s1_mpt.iova + key_offset;
+    else s1_span.walk.addr = key_bus;
     // A window's pages are its region's; whatever its row says, of the same function.
     s1_span.index = s1.seg.key[31:8];
     if (s1_mpt.is_window) s1_span.index[MrW-1:0] = s1_mpt.region[MrW-1:0];
@@ -193,20 +203,24 @@ module hca_xlate
     s2_next_q <= s2.walk.addr[63:12] + 52'd1;
   end
 
-  // A segment is no longer than the smallest page: only in the last 4 KiB of a page can it reach the next one.
+  // A segment is no longer than the smallest page: only in the last 4 KiB of a page can it reach the next one. Where it
+  // ends, from the boundary before its beginning on, says whether it does, and by how much.
   assign s2_to_page_end = 13'd4096 - 13'(s2.walk.addr[11:0]);
+  assign s2_end         = s2.walk.len_bytes + 13'(s2.walk.addr[11:0]);
+  assign s2_beyond      = s2_end[12] && s2_end[11:0] != '0;
   assign s2_addr        = s2_second_q ? {s2_next_q, 12'd0} : s2.walk.addr;
-  assign s2_len         = s2.walk.len_bytes - (s2_second_q ? s2_to_page_end : '0);
-  assign s2_page        = s2_addr >> s2.walk.shift;
-  assign s2_wants_page  = s2.walk.err == XlOk && s2.walk.paged && s2.walk.len_bytes != '0;
-  assign s2_final       = s2_second_q || !(s2_wants_page && s2.walk.len_bytes > s2_to_page_end
-                                           && (&(s2.walk.addr[MaxPageShift-1:12] | ~page_mask(s2.walk.shift))));
+  assign s2_len         = s2_second_q ? 13'(s2_end[11:0]) : s2.walk.len_bytes;
+  assign s2_page        = s2_addr >> s2.walk.shift[4:0];   // MaxPageShift, where a page is wanted
+  assign s2_wants_page  = s2.faults == '0 && s2.walk.paged && s2.walk.len_bytes != '0;
+  assign s2_final       = s2_second_q || !(s2_wants_page && s2_beyond
+                                           && (&(s2.walk.addr[MaxPageShift-1:12] | ~page_mask(s2.walk.shift[4:0]))));
   assign past_cache     = !s2_wants_page && cache_idle;
   assign s2_take        = s2_valid && (past_cache ? s3_free : cache_ready);
   assign s2_move        = past_cache ? s3_free : cache_ready && s2_final;
 
   always_comb begin
     s2_out           = s2.walk;
+    s2_out.err       = verdict_of(s2.faults);
     s2_out.addr      = s2_addr;
     s2_out.len_bytes = s2_final ? s2_len : s2_to_page_end;
     s2_out.seg_last  = s2_final;
@@ -214,8 +228,8 @@ module hca_xlate
   end
 
   // Bits of an address above 4 KiB that are inside a page.
-  function automatic logic [MaxPageShift-1:12] page_mask(input logic [5:0] shift);
-    for (int unsigned b = 12; b < MaxPageShift; b++) page_mask[b] = 6'(b) < shift;
+  function automatic logic [MaxPageShift-1:12] page_mask(input logic [4:0] shift);
+    return (MaxPageShift-12)'(~(({32{1'b1}} << shift) >> 12));
   endfunction
 
   // ---- Page lists --------------------------------------------------------------------------------
@@ -269,13 +283,17 @@ module hca_xlate
   assign found_page = found_data[{found.entry, 6'd0}+:64];
 
   logic unused_bits;
-  assign unused_bits = ^{forget_i.pages, s2_page[63:32], found_page[11:0], s3_q.paged, s3_q.shift};
+  assign unused_bits = ^{forget_i.pages, s2_page[63:32], found_page[11:0], s3_q.paged, s3_q.shift, s2.walk.err,
+                         s2.walk.shift[5]};
 
   // ---- Stage 3: chunks ---------------------------------------------------------------------------
   walk_t       s3_in;
+  logic [MaxPageShift-1:12] in_page;
   logic [12:0] to_cut, n;
   logic [13:0] s3_end;
   logic        final_chunk, step;
+
+  assign in_page = page_mask(found.walk.shift[4:0]);
 
   always_comb begin
     s3_in = past_cache ? s2_out : found.walk;
@@ -283,9 +301,8 @@ module hca_xlate
       if (found_err) s3_in.err = XlDma;
       if (found_err) s3_in.len_bytes = '0;
       s3_in.addr[63:12] = found_page[63:12];
-      for (int unsigned b = 12; b < MaxPageShift; b++) begin
-        if (6'(b) < found.walk.shift) s3_in.addr[b] = found.walk.addr[b];
-      end
+      s3_in.addr[MaxPageShift-1:12] = (found_page[MaxPageShift-1:12] & ~in_page)
+                                      | (found.walk.addr[MaxPageShift-1:12] & in_page);
     end
   end
 
