@@ -40,7 +40,7 @@ module hca_xlate
   end
 
   logic s1_valid, s2_valid, s3_valid_q;
-  logic s1_move, s2_move, s3_done;
+  logic s1_move, s2_move, s3_done, s3_room;   // s3_room: from a register
 
   // ---- Key -----------------------------------------------------------------------------------------
   // Bus addresses need no key, and neither does a segment that touches nothing.
@@ -215,8 +215,8 @@ module hca_xlate
   assign s2_final       = s2_second_q || !(s2_wants_page && s2_beyond
                                            && (&(s2.walk.addr[MaxPageShift-1:12] | ~page_mask(s2.walk.shift[4:0]))));
   assign past_cache     = !s2_wants_page && cache_idle;
-  assign s2_take        = s2_valid && (past_cache ? s3_free : cache_ready);
-  assign s2_move        = past_cache ? s3_free : cache_ready && s2_final;
+  assign s2_take        = s2_valid && (past_cache ? s3_room : cache_ready);
+  assign s2_move        = past_cache ? s3_room : cache_ready && s2_final;
 
   always_comb begin
     s2_out           = s2.walk;
@@ -261,7 +261,7 @@ module hca_xlate
     .in_base_i  (s2.list),
     .in_note_i  ({s2_out, s2_wants_page, s2_page[$clog2(LinePages)-1:0]}),
     .out_valid_o(found_valid),
-    .out_ready_i(s3_free),
+    .out_ready_i(s3_room),
     .out_data_o (found_data),
     .out_err_o  (found_err),
     .out_note_o (found),
@@ -287,7 +287,8 @@ module hca_xlate
                          s2.walk.shift[5]};
 
   // ---- Stage 3: chunks ---------------------------------------------------------------------------
-  walk_t       s3_in;
+  walk_t       s3_in, spare_q;
+  logic        s3_comes, spare_valid_q;
   logic [MaxPageShift-1:12] in_page;
   logic [12:0] to_cut, n;
   logic [13:0] s3_end;
@@ -306,6 +307,9 @@ module hca_xlate
     end
   end
 
+  // A place beside it for what comes while it stalls: whether the consumer takes a chunk is not to be known in front.
+  assign s3_room     = !spare_valid_q;
+  assign s3_comes    = past_cache ? s2_valid : found_valid;
   assign s3_free     = !s3_valid_q || s3_done;
   // Where it ends, from the boundary before its beginning on: one sum says whether it reaches beyond the next one, and
   // by how much.
@@ -317,7 +321,8 @@ module hca_xlate
   assign s3_done     = step && final_chunk;
 
   always_ff @(posedge clk_i) begin
-    if (s3_free) s3_q <= s3_in;
+    if (s3_room) spare_q <= s3_in;
+    if (s3_free) s3_q <= spare_valid_q ? spare_q : s3_in;
     else if (step) begin
       s3_q.addr      <= {s3_q.addr[63:ChunkW] + 1'b1, ChunkW'(0)};
       s3_q.len_bytes <= 13'(s3_end - 14'(ChunkBytes));
@@ -337,9 +342,11 @@ module hca_xlate
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      s3_valid_q <= 1'b0;
+      s3_valid_q    <= 1'b0;
+      spare_valid_q <= 1'b0;
     end else begin
-      if (s3_free) s3_valid_q <= past_cache ? s2_valid : found_valid;
+      if (s3_free) s3_valid_q <= spare_valid_q || s3_comes;
+      spare_valid_q <= !s3_free && (spare_valid_q || s3_comes);
     end
   end
 
