@@ -37,7 +37,7 @@ module fv_vl_arb #(
 
   always_ff @(posedge clk_i) begin
     rst_q <= 1'b0;
-    tbl_q <= rst_q || tbl_we_i;
+    tbl_q <= rst_q || u_dut.u_high.we_q || u_dut.u_low.we_q;
   end
 
   hca_vl_arb #(.NumVls(NumVls), .Entries(Entries)) u_dut (
@@ -137,13 +137,30 @@ module fv_vl_arb #(
     end
   end
 
+  // The tables as the registers have them: their RAMs are a cycle behind.
+  vl_entry_t [Entries-1:0] high_entry, low_entry;
+
+  for (genvar e = 0; e < int'(Entries); e++) begin : gen_table_entry
+    assign high_entry[e] = (u_dut.u_high.late_we_q && u_dut.u_high.late_q == EntryW'(e)) ? u_dut.u_high.late_new_q
+                                                                        : vl_entry_t'(u_dut.u_high.mem[e]);
+    assign low_entry[e]  = (u_dut.u_low.late_we_q && u_dut.u_low.late_q == EntryW'(e)) ? u_dut.u_low.late_new_q
+                                                                        : vl_entry_t'(u_dut.u_low.mem[e]);
+  end
+  always_comb begin
+    if (!rst_q) h_k: assert (u_dut.k_q <= 15'd4080);
+    if (!rst_q && u_dut.u_high.we_q) begin
+      h_old_on: assert (u_dut.u_high.old_on_q == u_dut.u_high.on_q[u_dut.u_high.write_q]);
+      h_old:    assert (u_dut.u_high.old_q == high_entry[u_dut.u_high.write_q]);
+    end
+  end
+
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_table
     logic [15:0] sum;
 
     always_comb begin
       sum = '0;
       for (int unsigned e = 0; e < Entries; e++) begin
-        if (u_dut.u_high.on_q[e] && 32'(u_dut.u_high.vl_q[e]) == v) sum = sum + 16'(u_dut.u_high.mem[e][7:0]);
+        if (u_dut.u_high.on_q[e] && 32'(u_dut.u_high.vl_q[e]) == v) sum = sum + 16'(high_entry[e].weight);
       end
       if (!rst_q) h_weights: assert (16'(u_dut.u_high.weights_q[v]) == sum);
       if (!rst_q && !tbl_q) h_listed: assert (u_dut.u_high.listed_q[v] == (u_dut.u_high.weights_q[v] != '0));
@@ -153,10 +170,10 @@ module fv_vl_arb #(
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
     always_comb begin
       if (!rst_q && u_dut.u_high.on_q[e])
-        h_high: assert (32'(u_dut.u_high.vl_q[e]) < NumVls && u_dut.u_high.mem[e][11:8] == 4'(u_dut.u_high.vl_q[e]) &&
-                        u_dut.u_high.mem[e][7:0] != '0);
+        h_high: assert (32'(u_dut.u_high.vl_q[e]) < NumVls && high_entry[e].vl == 4'(u_dut.u_high.vl_q[e]) &&
+                        high_entry[e].weight != '0);
       if (!rst_q && u_dut.u_low.on_q[e])
-        h_low: assert (32'(u_dut.u_low.vl_q[e]) < NumVls && u_dut.u_low.mem[e][11:8] == 4'(u_dut.u_low.vl_q[e]));
+        h_low: assert (32'(u_dut.u_low.vl_q[e]) < NumVls && low_entry[e].vl == 4'(u_dut.u_low.vl_q[e]));
     end
   end
 endmodule

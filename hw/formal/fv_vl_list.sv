@@ -58,7 +58,7 @@ module fv_vl_list #(
     wait_q    <= rst_q ? '0 : wait_i;
     req_q     <= rst_q ? '0 : req_i;
     step_q    <= !rst_q && step_i;
-    tbl_q     <= rst_q || tbl_we_i;
+    tbl_q     <= rst_q || u_dut.we_q;
     taken_q   <= '0;
     if (!rst_q && take) taken_q[vl] <= 1'b1;
   end
@@ -70,7 +70,7 @@ module fv_vl_list #(
       // Who has the turn takes: then a VL is in doubt only behind its own packet.
       if (step_q) m_doubt: assume ((wait_i & ~taken_q) == '0);
       m_keep: assume ((req_q & ~taken_q & ~req_i) == '0);
-      m_tbl:  assume (!(tbl_we_i && asking));
+      m_tbl:  assume (!(u_dut.we_q && asking));
     end
   end
 
@@ -118,6 +118,19 @@ module fv_vl_list #(
   end
 
   // ---- Accounts as numbers with a sign ------------------------------------------------------------------------
+  // The table as the registers have it: its RAM is a cycle behind them.
+  vl_entry_t [Entries-1:0] entry;
+
+  for (genvar e = 0; e < int'(Entries); e++) begin : gen_table_entry
+    assign entry[e] = (u_dut.late_we_q && u_dut.late_q == EntryW'(e)) ? u_dut.late_new_q : vl_entry_t'(u_dut.mem[e]);
+  end
+  always_comb begin
+    if (!rst_q && u_dut.we_q) begin
+      h_old_on: assert (u_dut.old_on_q == u_dut.on_q[u_dut.write_q]);
+      h_old:    assert (u_dut.old_q == entry[u_dut.write_q]);
+    end
+  end
+
   logic signed [17:0] account [NumVls];
   logic signed [17:0] own;
   logic [NumVls-1:0][Entries-1:0] mask;   // entries of each VL
@@ -136,11 +149,11 @@ module fv_vl_list #(
     logic [SumW-1:0] sum [Entries + 1];
     assign sum[0] = '0;
     for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
-      assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(u_dut.mem[e][7:0]) : '0);
+      assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(entry[e].weight) : '0);
       assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.vl_q[e]) == v;
       always_comb begin
-        if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (u_dut.cur == u_dut.mem[e]);
-        if (!rst_q && mask[v][e]) h_entry: assert (u_dut.mem[e][11:8] == 4'(v) && u_dut.mem[e][7:0] != '0);
+        if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (u_dut.cur == entry[e]);
+        if (!rst_q && mask[v][e]) h_entry: assert (entry[e].vl == 4'(v) && entry[e].weight != '0);
       end
     end
     logic [SumW-1:0] weights;

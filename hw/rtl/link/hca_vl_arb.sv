@@ -154,10 +154,9 @@ module hca_vl_arb
   logic            rich_1, rich_4, rich_16, fresh, high_lap;
   logic [7:0]      pending_q, pending, first_share, released;
   logic [SumW-1:0] release_q;
-  logic [14:0]     k;
+  logic [14:0]     k_q;           // a cycle behind what firmware says
   logic [SumW+11:0] low_gain_q;   // k * L
 
-  assign k       = 15'(limit_i) << (3'd5 - mtu_i);
   // At least H, 4 H, 16 H: what is above as many bits as H has, or a short comparison.
   function automatic logic at_least(budget_t much, logic [SumW-1:0] sum);
     return !much[BudgetW-1] && (much[BudgetW-2:SumW] != '0 || much[SumW-1:0] >= sum);
@@ -212,7 +211,7 @@ module hca_vl_arb
 
   // What becomes of the budget in each case is known before which case it is. A lap of high beside a jump of low
   // opens a round.
-  assign gain     = budget_t'({1'b0, (SumW + 12)'((SumW + 15)'(k) * (SumW + 15)'(release_q))});
+  assign gain     = budget_t'({1'b0, (SumW + 12)'((SumW + 15)'(k_q) * (SumW + 15)'(release_q))});
   assign low_gain = budget_t'({1'b0, low_gain_q});
 
   always_comb begin
@@ -235,7 +234,8 @@ module hca_vl_arb
   end
 
   always_ff @(posedge clk_i) begin
-    low_gain_q <= (SumW + 12)'((SumW + 15)'(k) * (SumW + 15)'(low_sum));
+    k_q        <= 15'(limit_i) << (3'd5 - mtu_i);
+    low_gain_q <= (SumW + 12)'((SumW + 15)'(k_q) * (SumW + 15)'(low_sum));
     if (rst_i || clear_i) begin
       budget_q   <= '0;
       low_done_q <= 1'b1;

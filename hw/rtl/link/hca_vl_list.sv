@@ -54,20 +54,36 @@ module hca_vl_list
   logic [NumVls-1:0]              listed_q;
   logic [NumVls-1:0][7:0]         lap_q;
   logic [11:0]                    mem [Entries];
-  logic                           was_on;
-  vl_entry_t                      old;
-  logic signed [8:0]              lost, change;   // without the old weight, and with the new one
+  // What firmware writes is here a cycle later, with what it writes over. The RAM gets it a cycle after the registers:
+  // an entry that was found is read in the next cycle, and is then as it was when it was found.
+  logic                           we_q, late_we_q, on, old_on_q;
+  logic [EntryW-1:0]              write_q, late_q;   // the entry
+  vl_entry_t                      new_q, late_new_q, old, old_q;
+  logic signed [8:0]              lost, change;      // without the old weight, and with the new one
 
-  assign lost   = -$signed({1'b0, old.weight});
-  assign change = $signed({1'b0, tbl_i.weight}) - $signed({1'b0, old.weight});
-  assign old    = mem[tbl_idx_i];
-  assign was_on = on_q[tbl_idx_i];
+  assign on     = 32'(new_q.vl) < NumVls && new_q.weight != 8'd0;
+  assign lost   = -$signed({1'b0, old_q.weight});
+  assign change = $signed({1'b0, new_q.weight}) - $signed({1'b0, old_q.weight});
+
+  always_comb begin
+    old = mem[tbl_idx_i];
+    if (late_we_q && late_q == tbl_idx_i) old = late_new_q;
+    if (we_q && write_q == tbl_idx_i) old = new_q;
+  end
 
   always_ff @(posedge clk_i) begin
-    if (tbl_we_i) mem[tbl_idx_i]  <= tbl_i;
-    if (tbl_we_i) vl_q[tbl_idx_i] <= tbl_i.vl[VlW-1:0];
+    we_q       <= tbl_we_i && !rst_i;
+    write_q    <= tbl_idx_i;
+    new_q      <= tbl_i;
+    old_q      <= old;
+    old_on_q   <= (we_q && write_q == tbl_idx_i) ? on : on_q[tbl_idx_i];
+    late_we_q  <= we_q;
+    late_q     <= write_q;
+    late_new_q <= new_q;
+    if (late_we_q) mem[late_q] <= late_new_q;
+    if (we_q) vl_q[write_q] <= new_q.vl[VlW-1:0];
     if (rst_i) on_q <= '0;
-    else if (tbl_we_i) on_q[tbl_idx_i] <= 32'(tbl_i.vl) < NumVls && tbl_i.weight != 8'd0;
+    else if (we_q) on_q[write_q] <= on;
   end
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_table
@@ -75,13 +91,13 @@ module hca_vl_list
     logic [7:0]        clipped;
     logic signed [8:0] more;   // weight that it gets, or loses
 
-    assign is_new  = tbl_i.vl == 4'(v) && tbl_i.weight != 8'd0;
-    assign was_old = was_on && old.vl == 4'(v);
+    assign is_new  = new_q.vl == 4'(v) && new_q.weight != 8'd0;
+    assign was_old = old_on_q && old_q.vl == 4'(v);
     assign clipped = (weights_q[v] > SumW'(255)) ? 8'd255 : weights_q[v][7:0];
 
     always_comb begin
       unique case ({is_new, was_old})
-        2'b10:   more = {1'b0, tbl_i.weight};
+        2'b10:   more = {1'b0, new_q.weight};
         2'b01:   more = lost;
         2'b11:   more = change;
         default: more = '0;
@@ -95,7 +111,7 @@ module hca_vl_list
 
     always_ff @(posedge clk_i) begin
       if (rst_i) weights_q[v] <= '0;
-      else if (tbl_we_i) weights_q[v] <= weights_q[v] + SumW'(more);
+      else if (we_q) weights_q[v] <= weights_q[v] + SumW'(more);
     end
   end
 
@@ -134,22 +150,15 @@ module hca_vl_list
     .behind_o(idx_later)
   );
 
-  // It is read in the first cycle in which it is in hand: as it was when it was found.
-  logic              found_q, was_q;   // that cycle; it was written as it was found
-  vl_entry_t         cur, cur_q, was_entry_q;
-  logic [EntryW-1:0] was_idx_q;
+  // It is read in the first cycle in which it is in hand.
+  logic      found_q;   // that cycle
+  vl_entry_t cur, cur_q;
 
-  always_comb begin
-    cur = cur_q;
-    if (found_q) cur = (was_q && was_idx_q == idx_q) ? was_entry_q : mem[idx_q];
-  end
+  assign cur = found_q ? vl_entry_t'(mem[idx_q]) : cur_q;
 
   always_ff @(posedge clk_i) begin
-    found_q     <= search || leave;
-    was_q       <= tbl_we_i;
-    was_idx_q   <= tbl_idx_i;
-    was_entry_q <= old;
-    cur_q       <= cur;
+    found_q <= search || leave;
+    cur_q   <= cur;
   end
 
   assign cur_vl = cur.vl[VlW-1:0];
