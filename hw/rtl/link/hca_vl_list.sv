@@ -128,7 +128,9 @@ module hca_vl_list
   assign open = (2**VlW)'(back & ~skip_q);
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_ok
-    assign ok[e] = on_q[e] && open[vl_q[e]];
+    logic [2**VlW-1:0] own;   // its VL, a bit for each: before anyone asks
+    assign own   = {{(2**VlW-1){1'b0}}, on_q[e]} << vl_q[e];
+    assign ok[e] = (own & open) != '0;
   end
 
   // The entry in hand. At the start of a lap it is looked for again until the lap begins.
@@ -188,6 +190,36 @@ module hca_vl_list
     return part[0];
   endfunction
 
+  // The same where it is known late which VLs: two weights and their sum are there before, a number of the three or
+  // none is taken, and rows of gates make two numbers of three until one chain is left.
+  function automatic logic [SumW-1:0] late_sum_of(logic [NumVls-1:0] some_vls, logic [NumVls-1:0][SumW-1:0] weights);
+    logic [15:0][SumW-1:0] weight;
+    logic [7:0][SumW-1:0]  part;
+    logic [SumW-1:0]       a, b, c;
+    logic [15:0]           some;
+    weight = (16 * SumW)'(weights);
+    some   = 16'(some_vls);
+    for (int unsigned n = 0; n < 8; n++) begin
+      unique case (some[2*n +: 2])
+        2'd1:    part[n] = weight[2*n];
+        2'd2:    part[n] = weight[2*n+1];
+        2'd3:    part[n] = weight[2*n] + weight[2*n+1];
+        default: part[n] = '0;
+      endcase
+    end
+    for (int unsigned left = 8; left > 2; left = 2 * (left / 3) + left % 3) begin
+      for (int unsigned n = 0; n < left / 3; n++) begin
+        a = part[3*n];
+        b = part[3*n+1];
+        c = part[3*n+2];
+        part[2*n]   = a ^ b ^ c;
+        part[2*n+1] = ((a & b) | (a & c) | (b & c)) << 1;
+      end
+      for (int unsigned n = 0; n < left % 3; n++) part[2*(left/3) + n] = part[3*(left/3) + n];
+    end
+    return part[0] + part[1];
+  endfunction
+
   function automatic logic are_many(logic [15:0] bits);
     logic [3:0][2:0] part;
     for (int unsigned n = 0; n < 4; n++) begin
@@ -220,7 +252,7 @@ module hca_vl_list
   assign early     = look && step_i && !all_owe && many_owe;
   // No visit now, if this list has the turn: laps are jumped, or weights given early.
   assign ahead     = start_q && !early_q && (all_owe ? laps_max_i != 2'd0 : many_owe);
-  assign early_sum = sum_of(owes, weights_q);
+  assign early_sum = late_sum_of(owes, weights_q);
 
   always_comb begin
     if (!all_owe) laps = 2'd1;
@@ -238,6 +270,17 @@ module hca_vl_list
   logic            unused_carry;
   logic [SumW-1:0] sum_q;
 
+  // The upper half for either carry of the lower one: half a chain.
+  function automatic acc_t sum_of_two(acc_t a, acc_t b, logic one_more);
+    logic [8:0]          low;
+    logic [AccW-8-1:0]   high_0;
+    logic [AccW-8-1:0]   high_1;
+    low    = 9'(({1'b0, a[7:0], 1'b1} + {1'b0, b[7:0], one_more}) >> 1);
+    high_0 = a[AccW-1:8] + b[AccW-1:8];
+    high_1 = (AccW-8)'(({a[AccW-1:8], 1'b1} + {b[AccW-1:8], 1'b1}) >> 1);
+    return acc_t'({(high_0 & {(AccW-8){!low[8]}}) | (high_1 & {(AccW-8){low[8]}}), low[7:0]});
+  endfunction
+
   // account - bytes, of three numbers in one chain: it does not wait for the account.
   assign acc     = acc_q[cur_vl];
   assign gain    = added_q ? '0 : acc_t'({cur.weight, 6'd0});
@@ -245,8 +288,8 @@ module hca_vl_list
   assign half    = acc ^ gain ^ unpaid;
   assign carry   = (acc & gain) | (acc & unpaid) | (gain & unpaid);
   assign unused_carry = carry[AccW-1];
-  assign account = acc + gain;
-  assign rest    = half + acc_t'({carry[AccW-2:0], 1'b1});
+  assign account = sum_of_two(acc, gain, 1'b0);
+  assign rest    = sum_of_two(half, {carry[AccW-2:0], 1'b0}, 1'b1);
 
   assign has     = valid_q && req_i[cur_vl];
   assign ready_o = has && !wait_i[cur_vl] && !account[AccW-1] && !ahead;
