@@ -539,11 +539,12 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_SRQ_ERROR = 13, /* List of an SRQ's slots cannot be read. */
     HCA_HW_EVENT_KIND_MAD = 14, /* A management datagram for firmware has come. */
     HCA_HW_EVENT_KIND_QKEY_VIOLATION = 15, /* Datagram with a wrong Q_Key; cause: LID that it is from. */
-    HCA_HW_EVENT_KIND_LINE_MISS = 16, /* Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue. */
+    HCA_HW_EVENT_KIND_LINE_MISS = 16, /* Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue, cause 18: hardware cannot make room (hca_lines), cause 20:19: line_miss. */
     HCA_HW_EVENT_KIND_PACKET_MISS = 17, /* Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request. */
     HCA_HW_EVENT_KIND_PATH_ARMED = 18, /* Packet with MigReq 0 for a QP in REARM. */
     HCA_HW_EVENT_KIND_PATH_ASKED = 19, /* Packet with MigReq 1 for a QP in ARMED, which was dropped. Cause 15:0: lower 15 bits of its P_Key xor what `path_digest` makes of its addresses, 16: port, from 0, 17: bit 15 of its P_Key. */
     HCA_HW_EVENT_KIND_PATH_FAILED = 20, /* A QP in ARMED has no retries left; it waits as after an RNR NAK, and begins them anew. */
+    HCA_HW_EVENT_KIND_LINE_FILLED = 21, /* A QP in ERR, SQE or SQD has its line from context memory; id: QPN. */
 };
 
 /* Which unit saw a QP error: bits 23:16 of a hw_event's cause. */
@@ -589,6 +590,15 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_RSS = 10, /* rss_row by row, RSS_QPS of them. */
     HCA_CTX_TABLE_RSS_QP = 11, /* rss_qp_row by row of RSS * RSS_ENTRIES + entry. */
     HCA_CTX_TABLE_DEVICE_MEMORY = 12, /* dm_row by page, DM_PAGES of them. */
+    HCA_CTX_TABLE_RECORD = 13, /* qpc into context memory, by the low lines_ctrl.index_bits of its QPN. With ctx_flags.init_sq all of it, else what comes before its record. */
+};
+
+/* Why a QP that rests in context memory gets its line. */
+enum hca_line_miss {
+    HCA_LINE_MISS_SQ = 0, /* Doorbell of its send queue. */
+    HCA_LINE_MISS_RQ = 1, /* Doorbell of its receive queue. */
+    HCA_LINE_MISS_ASK = 2, /* A request of its peer, which was dropped. */
+    HCA_LINE_MISS_FILL = 3, /* Firmware wants it. */
 };
 
 /* Commands of the context port. */
@@ -666,6 +676,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_ALLOC_DM = 61, /* Allocate device memory: alloc_dm_cmd, handle_result. */
     HCA_ADMIN_OPCODE_FREE_DM = 62, /* Free it: handle_cmd. */
     HCA_ADMIN_OPCODE_COPY_DM = 63, /* Copy between it and host memory: copy_dm_cmd. */
+    HCA_ADMIN_OPCODE_SET_CONTEXT_MEMORY = 64, /* Where QPs rest that have no line: set_context_memory_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -851,6 +862,7 @@ enum hca_slot_state {
 #define HCA_FEATURE_ATOMIC (UINT64_C(1) << 4)
 #define HCA_FEATURE_DEVICE_MEMORY (UINT64_C(1) << 5)
 #define HCA_FEATURE_SELECTIVE (UINT64_C(1) << 6)
+#define HCA_FEATURE_CONTEXT_MEMORY (UINT64_C(1) << 7)
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline
@@ -1227,6 +1239,8 @@ struct hca_qpc {
 #define HCA_QPC_RQ_PI_BITS 17u
 #define HCA_QPC_RD_DONE_LSB 1075u
 #define HCA_QPC_RD_DONE_BITS 16u
+#define HCA_QPC_HAS_RECORD_LSB 1091u
+#define HCA_QPC_HAS_RECORD_BITS 1u
 #define HCA_QPC_UNA_PSN_LSB 1096u
 #define HCA_QPC_UNA_PSN_BITS 24u
 #define HCA_QPC_RECORD_LSB 1120u
@@ -1957,6 +1971,17 @@ struct hca_set_key_table_cmd {
 #define HCA_SET_KEY_TABLE_CMD_LOG_SIZE_LSB 64u
 #define HCA_SET_KEY_TABLE_CMD_LOG_SIZE_BITS 8u
 
+/* SET_CONTEXT_MEMORY, function 0's: where QPs of the card rest that have no line; before there are
+   QPs. */
+struct hca_set_context_memory_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_SET_CONTEXT_MEMORY_CMD_BYTES 248u
+#define HCA_SET_CONTEXT_MEMORY_CMD_BASE_LSB 0u
+#define HCA_SET_CONTEXT_MEMORY_CMD_BASE_BITS 64u
+#define HCA_SET_CONTEXT_MEMORY_CMD_BYTES_LSB 64u
+#define HCA_SET_CONTEXT_MEMORY_CMD_BYTES_BITS 64u
+
 /* REG_MR. */
 struct hca_reg_mr_cmd {
     uint8_t bytes[248];
@@ -2228,6 +2253,8 @@ struct hca_query_device_result {
 #define HCA_QUERY_DEVICE_RESULT_RSS_QPS_BITS 8u
 #define HCA_QUERY_DEVICE_RESULT_RSS_ENTRIES_LSB 1792u
 #define HCA_QUERY_DEVICE_RESULT_RSS_ENTRIES_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_LOG_CONTEXT_BYTES_LSB 1800u
+#define HCA_QUERY_DEVICE_RESULT_LOG_CONTEXT_BYTES_BITS 8u
 
 /* QUERY_PORT, QUERY_COUNTERS. */
 struct hca_query_port_cmd {

@@ -4,6 +4,7 @@
 -f hw/filelists/host.f
 -f hw/filelists/memory.f
 -f hw/filelists/queue.f
+-f hw/filelists/lines.f
 -f hw/filelists/requester.f
 -f hw/filelists/responder.f
 -f hw/filelists/wire.f
@@ -12,6 +13,7 @@
 -f hw/filelists/mgmt.f
 hw/rtl/top/hca_host_pkg.sv
 hw/rtl/top/hca_host.sv
+hw/rtl/top/hca_contexts.sv
 hw/rtl/top/hca_keys.sv
 hw/rtl/top/hca_ports.sv
 hw/rtl/top/hca_receive.sv

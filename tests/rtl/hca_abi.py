@@ -408,6 +408,7 @@ class HwEventKind(enum.IntEnum):
     PATH_ARMED = 0x12
     PATH_ASKED = 0x13
     PATH_FAILED = 0x14
+    LINE_FILLED = 0x15
 
 
 class HwEventWho(enum.IntEnum):
@@ -458,6 +459,16 @@ class CtxTable(enum.IntEnum):
     RSS = 0xa
     RSS_QP = 0xb
     DEVICE_MEMORY = 0xc
+    RECORD = 0xd
+
+
+class LineMiss(enum.IntEnum):
+    """Why a QP that rests in context memory gets its line."""
+
+    SQ = 0x0
+    RQ = 0x1
+    ASK = 0x2
+    FILL = 0x3
 
 
 class CtxCmd(enum.IntEnum):
@@ -538,6 +549,7 @@ class AdminOpcode(enum.IntEnum):
     ALLOC_DM = 0x3d
     FREE_DM = 0x3e
     COPY_DM = 0x3f
+    SET_CONTEXT_MEMORY = 0x40
 
 
 class AdminStatus(enum.IntEnum):
@@ -850,6 +862,7 @@ class Feature(enum.IntFlag):
     ATOMIC = 0x10
     DEVICE_MEMORY = 0x20
     SELECTIVE = 0x40
+    CONTEXT_MEMORY = 0x80
 
 
 # name: bytes, and per field (lowest bit from the start of the structure, width)
@@ -1060,6 +1073,7 @@ STRUCTS = {
             "una_wqe": (1041, 17),
             "rq_pi": (1058, 17),
             "rd_done": (1075, 16),
+            "has_record": (1091, 1),
             "una_psn": (1096, 24),
             "record": (1120, 448),
         },
@@ -1498,6 +1512,13 @@ STRUCTS = {
             "log_size": (64, 8),
         },
     },
+    "set_context_memory_cmd": {
+        "bytes": 248,
+        "fields": {
+            "base": (0, 64),
+            "bytes": (64, 64),
+        },
+    },
     "reg_mr_cmd": {
         "bytes": 248,
         "fields": {
@@ -1652,6 +1673,7 @@ STRUCTS = {
             "push_slots": (1776, 8),
             "rss_qps": (1784, 8),
             "rss_entries": (1792, 8),
+            "log_context_bytes": (1800, 8),
         },
     },
     "query_port_cmd": {

@@ -25,6 +25,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &QpAttr::TABLE,
     &ModifyQpCmd::TABLE,
     &SetKeyTableCmd::TABLE,
+    &SetContextMemoryCmd::TABLE,
     &RegMrCmd::TABLE,
     &AllocDmCmd::TABLE,
     &CopyDmCmd::TABLE,
@@ -448,6 +449,16 @@ layout! {
         base set_base: u64 [0, 0, 64];
         /// log2 of the rows, at most MAX_LOG_KEYS and not less than before.
         log_size set_log_size: u8 [8, 0, 8];
+    }
+}
+
+layout! {
+    /// SET_CONTEXT_MEMORY, function 0's: where QPs of the card rest that have no line; before there are QPs.
+    SetContextMemoryCmd("set_context_memory_cmd", 248, Software) {
+        /// Bus address, a multiple of 256.
+        base set_base: u64 [0, 0, 64];
+        /// Bytes: 1 << query_device_result.log_context_bytes at least.
+        bytes set_bytes: u64 [8, 0, 64];
     }
 }
 

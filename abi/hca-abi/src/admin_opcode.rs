@@ -129,5 +129,7 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         FreeDm = 62,
         /// Copy between it and host memory: copy_dm_cmd.
         CopyDm = 63,
+        /// Where QPs rest that have no line: set_context_memory_cmd.
+        SetContextMemory = 64,
     }
 }

@@ -38,6 +38,7 @@ impl AdminOpcode {
             | Self::CreateRule
             | Self::DestroyRule
             | Self::QueryRule
+            | Self::SetContextMemory
             | Self::CreateRss
             | Self::DestroyRss
             | Self::WriteFirmware

@@ -156,6 +156,8 @@ layout! {
         rq_pi set_rq_pi: u32 [132, 2, 17];
         /// restores: READs and atomics completed.
         rd_done set_rd_done: u16 [134, 3, 16];
+        /// In context memory: it restores.
+        has_record set_has_record: bool [136, 3, 1];
         /// restores: PSN with which that WQE begins.
         una_psn set_una_psn: u32 [137, 0, 24];
         /// restores: the rest, which is the hardware's own affair.

@@ -29,6 +29,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &CcAlgorithm::TABLE,
     &RuleKind::TABLE,
     &CtxTable::TABLE,
+    &LineMiss::TABLE,
     &CtxCmd::TABLE,
     &DmaCmd::TABLE,
     &AdminOpcode::TABLE,
@@ -487,7 +488,7 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         /// Datagram with a wrong Q_Key; cause: LID that it is from.
         QkeyViolation = 15,
         /// Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer
-        /// index, cause 17: of the send queue.
+        /// index, cause 17: of the send queue, cause 18: hardware cannot make room (hca_lines), cause 20:19: line_miss.
         LineMiss = 16,
         /// Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
         PacketMiss = 17,
@@ -498,6 +499,8 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         PathAsked = 19,
         /// A QP in ARMED has no retries left; it waits as after an RNR NAK, and begins them anew.
         PathFailed = 20,
+        /// A QP in ERR, SQE or SQD has its line from context memory; id: QPN.
+        LineFilled = 21,
     }
 }
 
@@ -568,6 +571,23 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         RssQp = 11,
         /// dm_row by page, DM_PAGES of them.
         DeviceMemory = 12,
+        /// qpc into context memory, by the low lines_ctrl.index_bits of its QPN. With ctx_flags.init_sq all of it, else
+        /// what comes before its record.
+        Record = 13,
+    }
+}
+
+abi_enum! {
+    /// Why a QP that rests in context memory gets its line.
+LineMiss("line_miss", "Miss", 2, Hardware) {
+        /// Doorbell of its send queue.
+        Sq = 0,
+        /// Doorbell of its receive queue.
+        Rq = 1,
+        /// A request of its peer, which was dropped.
+        Ask = 2,
+        /// Firmware wants it.
+        Fill = 3,
     }
 }
 

@@ -328,5 +328,7 @@ abi_flags! {
         DEVICE_MEMORY = 5,
         /// Selective repeat.
         SELECTIVE = 6,
+        /// Contexts of QPs in host memory, which hardware fetches (hca_lines).
+        CONTEXT_MEMORY = 7,
     }
 }

@@ -148,6 +148,8 @@ layout! {
         rss_qps set_rss_qps: u8 [223, 0, 8] "V-31";
         /// Entries of the largest indirection table.
         rss_entries set_rss_entries: u8 [224, 0, 8] "V-31";
+        /// log2 of the bytes that function 0 is asked for (SET_CONTEXT_MEMORY); 0: none.
+        log_context_bytes set_log_context_bytes: u8 [225, 0, 8];
     }
 }
 

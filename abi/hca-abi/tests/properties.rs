@@ -40,7 +40,7 @@ every_struct! {
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
     ResizeCqCmd ModifyCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
     CreateSrqCmd AllocMwCmd CreateRuleCmd CreateRssCmd RssRow RssQpRow QueryRuleResult
-    DmRow AllocDmCmd CopyDmCmd
+    DmRow AllocDmCmd CopyDmCmd SetContextMemoryCmd
     ModifySrqCmd
     QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd
     ResolveGidResult QueryPkeyResult

@@ -388,6 +388,93 @@ pub const MGMT_MAD_TX_PORT_MASK: u32 = 0x1_0000;
 /// Send.
 pub const MGMT_MAD_TX_GO_MASK: u32 = 0x8000_0000;
 
+/// Context memory of function 0: a qpc for each QPN, by its lower bits.
+pub const MGMT_LINES_CTRL: u32 = 0x1_00d4;
+
+/// There is one: hca_lines fetches what QPs miss.
+pub const MGMT_LINES_CTRL_ENABLE_MASK: u32 = 0x1;
+
+/// No line changes hands; wait for lines_status.held.
+pub const MGMT_LINES_CTRL_HOLD_MASK: u32 = 0x2;
+
+/// Bits of a QPN that name its qpc.
+pub const MGMT_LINES_CTRL_INDEX_BITS_MASK: u32 = 0x1f00;
+
+/// Address of register lines_base_lo.
+pub const MGMT_LINES_BASE_LO: u32 = 0x1_00d8;
+
+/// Bus address of the first, a multiple of 256, low word.
+pub const MGMT_LINES_BASE_LO_VALUE_MASK: u32 = 0xffff_ffff;
+
+/// Address of register lines_base_hi.
+pub const MGMT_LINES_BASE_HI: u32 = 0x1_00dc;
+
+/// The same, high word.
+pub const MGMT_LINES_BASE_HI_VALUE_MASK: u32 = 0xffff_ffff;
+
+/// Address of register lines_sel.
+pub const MGMT_LINES_SEL: u32 = 0x1_00e0;
+
+/// Line that lines_holder is about.
+pub const MGMT_LINES_SEL_VALUE_MASK: u32 = 0xff_ffff;
+
+/// Who has the line; right while lines_status.held.
+pub const MGMT_LINES_HOLDER: u32 = 0x1_00e4;
+
+/// QPN.
+pub const MGMT_LINES_HOLDER_QPN_MASK: u32 = 0xff_ffff;
+
+/// Somebody has it.
+pub const MGMT_LINES_HOLDER_VALID_MASK: u32 = 0x100_0000;
+
+/// Hardware may take it from him.
+pub const MGMT_LINES_HOLDER_MAY_REST_MASK: u32 = 0x200_0000;
+
+/// Says who has the line of this QPN from now on; only while lines_status.held.
+pub const MGMT_LINES_SET: u32 = 0x1_00e8;
+
+/// QPN.
+pub const MGMT_LINES_SET_QPN_MASK: u32 = 0xff_ffff;
+
+/// Somebody has it.
+pub const MGMT_LINES_SET_VALID_MASK: u32 = 0x100_0000;
+
+/// Hardware may take it from him.
+pub const MGMT_LINES_SET_MAY_REST_MASK: u32 = 0x200_0000;
+
+/// Do it.
+pub const MGMT_LINES_SET_GO_MASK: u32 = 0x8000_0000;
+
+/// What comes with the next write of lines_want.
+pub const MGMT_LINES_WANT_INDEX: u32 = 0x1_00ec;
+
+/// Producer index.
+pub const MGMT_LINES_WANT_INDEX_INDEX_MASK: u32 = 0x1_ffff;
+
+/// Function that rings.
+pub const MGMT_LINES_WANT_INDEX_FUNC_MASK: u32 = 0xff00_0000;
+
+/// A QP gets its line, and what it has missed; only while lines_status.room.
+pub const MGMT_LINES_WANT: u32 = 0x1_00f0;
+
+/// QPN.
+pub const MGMT_LINES_WANT_QPN_MASK: u32 = 0xff_ffff;
+
+/// line_miss of hca-abi.
+pub const MGMT_LINES_WANT_KIND_MASK: u32 = 0x300_0000;
+
+/// Do it.
+pub const MGMT_LINES_WANT_GO_MASK: u32 = 0x8000_0000;
+
+/// Address of register lines_status.
+pub const MGMT_LINES_STATUS: u32 = 0x1_00f4;
+
+/// No line changes hands.
+pub const MGMT_LINES_STATUS_HELD_MASK: u32 = 0x1;
+
+/// lines_want may be written.
+pub const MGMT_LINES_STATUS_ROOM_MASK: u32 = 0x2;
+
 /// Address of block ctx_data.
 pub const MGMT_CTX_DATA: u32 = 0x1_0100;
 

@@ -10,8 +10,8 @@ use hca_abi::{
     CopyDmCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, McastCmd,
     ModifyCqCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd,
     QueryGidResult, QueryLldpCmd, QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd,
-    RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
-    SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
+    RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetContextMemoryCmd, SetGidCmd, SetKeyTableCmd,
+    SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
 };
 
 /// The function that may change what all of them share.
@@ -221,7 +221,7 @@ impl Control {
                 let mut cmd = ModifyQpCmd::new();
                 read_modify_qp(hal, BODY_AREA, &mut cmd);
                 // It goes on when the QP has its line.
-                if self.waits_for_line(func, cmd.qpn()) {
+                if self.waits_for_line(hal, func, cmd.qpn()) {
                     return Ok(false);
                 }
                 self.modify_qp(hal, func, &cmd)?
@@ -234,6 +234,12 @@ impl Control {
                 let mut cmd = SetKeyTableCmd::new();
                 body(hal, SetKeyTableCmd::USED, &mut cmd.0);
                 self.set_key_table(hal, func, &cmd)?
+            }
+            AdminOpcode::SetContextMemory => {
+                let mut cmd = SetContextMemoryCmd::new();
+                body(hal, SetContextMemoryCmd::USED, &mut cmd.0);
+                self.set_context_memory(hal, func, &cmd)?;
+                return Ok(true);
             }
             AdminOpcode::DestroySrq => {
                 let named = handle(hal);

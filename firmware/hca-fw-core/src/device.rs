@@ -91,6 +91,9 @@ impl Control {
         d.set_hw_ver(crate::HARDWARE_VERSION);
         d.set_max_qp(self.max_qps(func));
         d.set_qpn_line_bits(self.lines.index_bits() as u8);
+        if func == MANAGER && self.lines.are_shared() && has(feature::CONTEXT_MEMORY) {
+            d.set_log_context_bytes(self.log_context_bytes());
+        }
         // A ring that is read in no time needs no copy of its last entry.
         d.set_push_slots(if self.has_transport_alone() {
             0

@@ -28,21 +28,22 @@ impl Control {
         let func = (w0 >> 8) as u8;
         match kind {
             HwEventKind::LineMiss => self.doorbell_missed(func, id, cause),
+            HwEventKind::LineFilled => self.line_filled(hal, id),
             HwEventKind::PacketMiss => self.packet_missed(hal, id, cause),
             HwEventKind::FuncControl => self.control_written(func),
-            HwEventKind::QpError => self.qp_error(hal, self.lines.holder(id), cause),
-            HwEventKind::QpCommEst => self.post_qp_event(hal, self.lines.holder(id), EventKind::CommEst, 0),
+            HwEventKind::QpError => self.qp_error(hal, self.qp_of_event(id), cause),
+            HwEventKind::QpCommEst => self.post_qp_event(hal, self.qp_of_event(id), EventKind::CommEst, 0),
             HwEventKind::CqError => self.cq_error(hal, id),
-            HwEventKind::SqDrained => self.sq_drained(hal, self.lines.holder(id)),
+            HwEventKind::SqDrained => self.sq_drained(hal, self.qp_of_event(id)),
             HwEventKind::SrqLimit => self.srq_limit_reached(hal, id, cause),
             HwEventKind::SrqError => self.fail_srq(hal, id),
-            HwEventKind::PathArmed => self.path_armed(hal, self.lines.holder(id)),
-            HwEventKind::PathAsked => self.path_lost(hal, self.lines.holder(id), Some(cause)),
-            HwEventKind::PathFailed => self.path_lost(hal, self.lines.holder(id), None),
+            HwEventKind::PathArmed => self.path_armed(hal, self.qp_of_event(id)),
+            HwEventKind::PathAsked => self.path_lost(hal, self.qp_of_event(id), Some(cause)),
+            HwEventKind::PathFailed => self.path_lost(hal, self.qp_of_event(id), None),
             HwEventKind::Port => self.link_event(hal, id),
             HwEventKind::Mad => self.has_mads = true,
-            HwEventKind::PkeyViolation => self.bad_key(Key::Partition, self.lines.holder(id), cause as u16),
-            HwEventKind::QkeyViolation => self.bad_key(Key::Queue, self.lines.holder(id), cause as u16),
+            HwEventKind::PkeyViolation => self.bad_key(Key::Partition, self.qp_of_event(id), cause as u16),
+            HwEventKind::QkeyViolation => self.bad_key(Key::Queue, self.qp_of_event(id), cause as u16),
             // Counted by hardware; nothing to be done about them.
             HwEventKind::BadDoorbell | HwEventKind::EqOverflow | HwEventKind::QpFlushNeeded => {}
             // Seen to already.

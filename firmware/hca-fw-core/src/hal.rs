@@ -4,7 +4,7 @@ use crate::held::{Held, Kept, NUM_KEPT, NUM_PAIRS, PAIR_BYTES, first_pairs};
 use crate::patience::Patience;
 use crate::port::{NUM_GIDS, PortIdentity};
 use crate::probe::{DmaError, Probes};
-use crate::qpc::{QPC_PAIRS, RESET_PAIRS};
+use crate::qpc::RESET_PAIRS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc, RssQpRow, RssRow,
@@ -139,11 +139,11 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.since = self.bus.cycles();
     }
 
-    fn read(&mut self, addr: u32) -> u32 {
+    pub(crate) fn read(&mut self, addr: u32) -> u32 {
         self.bus.read32(addr)
     }
 
-    fn write(&mut self, addr: u32, value: u32) {
+    pub(crate) fn write(&mut self, addr: u32, value: u32) {
         self.bus.write32(addr, value);
     }
 
@@ -225,8 +225,7 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Writes a QP context, restarting the named queues. One that does not restore ends with its record.
     pub fn ctx_write_qpc(&mut self, line: u32, row: &Qpc, init_sq: bool, init_rq: bool) {
-        let pairs = if row.restores() { u32::MAX } else { QPC_PAIRS };
-        self.ctx_lay_qpc(row, pairs);
+        self.ctx_lay_row(row);
         let flags = u32::from(init_sq) * reg::MGMT_CTX_FLAGS_INIT_SQ_MASK
             + u32::from(init_rq) * reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
         self.ctx_go(CtxTable::Qpc, line, flags);
@@ -244,7 +243,7 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     #[inline(never)]
-    fn ctx_lay_qpc(&mut self, row: &Qpc, pairs: u32) {
+    pub(crate) fn ctx_lay_qpc(&mut self, row: &Qpc, pairs: u32) {
         let bus = &mut *self.bus;
         let write = |at, pair| write_pair(bus, reg::MGMT_CTX_DATA + 8 * at, pair);
         self.shadow.ctx.take_whole(row.as_bytes(), pairs, write);
@@ -264,7 +263,7 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.shadow.ctx.take(row, first_pairs(pairs), write);
     }
 
-    fn ctx_go(&mut self, table: CtxTable, index: u32, flags: u32) {
+    pub(crate) fn ctx_go(&mut self, table: CtxTable, index: u32, flags: u32) {
         self.write_kept(Kept::CtxTable, u8::from(table).into());
         self.write_kept(Kept::CtxFlags, flags);
         self.write(reg::MGMT_CTX_INDEX, index);

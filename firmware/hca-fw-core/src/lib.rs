@@ -26,6 +26,7 @@ extern crate std;
 
 mod admin;
 mod congestion;
+mod context_memory;
 mod counters;
 mod device;
 mod device_memory;
@@ -150,8 +151,13 @@ const fn lines(named: Option<&str>) -> usize {
 }
 
 /// QPs that the firmware has records of, those without a line included. `HCA_VSIM_QPS`, when this is compiled, says how
-/// many: a multiple of the lines, which is a power of two; without it there are as many as lines.
-pub const NUM_CONTEXTS: usize = contexts(option_env!("HCA_VSIM_QPS"));
+/// many: a multiple of the lines, which is a power of two; without it, and on the soft core, which shares no lines,
+/// there are as many as lines.
+pub const NUM_CONTEXTS: usize = if cfg!(feature = "std") {
+    contexts(option_env!("HCA_VSIM_QPS"))
+} else {
+    NUM_QPS
+};
 
 const fn contexts(named: Option<&str>) -> usize {
     let Some(text) = named else { return NUM_QPS };
@@ -402,6 +408,7 @@ impl Firmware {
         let had_line = self.control.turn_lines(&mut hal);
         hal.restart();
         let had_turn = self.control.take_turn(&mut hal);
+        self.control.let_lines_go(&mut hal);
         self.control.show_ports(bus);
         // Where an event ends the sleep at once, nobody has to look once more.
         (had_turn || had_line || had_events || had_other) && !(B::HAS_CLOCK && self.control.all_rest())

@@ -23,7 +23,7 @@ const MAX_EVENTS: u32 = 256;
 /// Those that are looked at in one turn.
 const LOOKS: u32 = 4;
 /// Index 0, which no QP has: it would be QP0.
-const NOBODY: u32 = 0;
+pub(crate) const NOBODY: u32 = 0;
 /// Words of a record: from `Qpc::sq_pi` on.
 const RECORD_WORDS: usize = 17;
 pub(crate) const QPC_RECORD_OFFSET: usize = 128;
@@ -41,9 +41,11 @@ pub(crate) struct Resting {
     has_record: bool,
     record: [u32; RECORD_WORDS],
     /// Producer indices that its doorbells have told meanwhile: of the send queue, of the receive queue.
-    parked: [Option<u32>; 2],
+    pub parked: [Option<u32>; 2],
     /// A request of its peer was dropped.
-    asks: bool,
+    pub asks: bool,
+    /// Hardware cannot take its line from whoever has it.
+    pub is_stuck: bool,
     /// It waits for its line, before this one.
     is_wanted: bool,
     next: u32,
@@ -57,6 +59,7 @@ impl Resting {
             record: [0; RECORD_WORDS],
             parked: [None; 2],
             asks: false,
+            is_stuck: false,
             is_wanted: false,
             next: NOBODY,
         }
@@ -112,6 +115,10 @@ pub(crate) struct Lines {
     turn: u8,
     /// The QP that gets its line when the fence is over.
     swap: Option<u32>,
+    /// QPs rest in context memory, and hardware moves them.
+    pub is_backed: bool,
+    /// It does not now.
+    pub is_held: bool,
 }
 
 impl Lines {
@@ -133,7 +140,19 @@ impl Lines {
             last: Table::new([NOBODY; KEPT_FUNCS]),
             turn: 0,
             swap: None,
+            is_backed: false,
+            is_held: false,
         }
+    }
+
+    /// QPs of a function's share.
+    pub const fn qps(&self) -> u32 {
+        self.qps
+    }
+
+    pub fn set_holder(&mut self, line: u32, index: u32, since_us: u32) {
+        let place = &mut self.table[line as usize];
+        (place.holder, place.since_us) = (index, since_us);
     }
 
     /// On the soft core they never are: its memory has no room for QPs that rest.
@@ -335,20 +354,25 @@ impl Control {
     }
 
     /// A command that needs the QP's line must wait for it.
-    pub(crate) fn waits_for_line(&mut self, func: u8, qpn: u32) -> bool {
-        match self.own_qp(func, qpn) {
-            Ok(index) if self.lines.is_cold(index) => {
-                self.want_line(index);
-                true
-            }
-            _ => false,
+    pub(crate) fn waits_for_line<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> bool {
+        let Ok(index) = self.own_qp(func, qpn) else {
+            return false;
+        };
+        self.have_line(hal, index);
+        let waits = self.lines.is_cold(index);
+        if waits {
+            self.want_line(index);
         }
+        waits
     }
 
     /// A doorbell for a QP that has not its line. Cause: see HW_EVENT_LINE_MISS.
     pub(crate) fn doorbell_missed(&mut self, func: u8, qpn: u32, cause: u32) {
         if !self.lines.are_shared() {
             return;
+        }
+        if self.lines.is_backed {
+            return self.hardware_missed(func, qpn, cause);
         }
         let Ok(index) = self.own_qp(func, qpn) else {
             return; // of nobody: lost, as everywhere
@@ -360,10 +384,11 @@ impl Control {
     }
 
     /// A packet for a QP that has not its line was dropped.
-    pub(crate) fn packet_missed<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, cause: u32) {
-        if !self.lines.are_shared() {
+    pub(crate) fn packet_missed<B: Bus>(&mut self, hal: &mut Hal<B>, id: u32, cause: u32) {
+        if !self.lines.are_shared() || self.lines.is_backed {
             return;
         }
+        let line = crate::line_of(id);
         let qpn = (cause & 0xffff) << QPN_LINE_BITS | line;
         let index = self.lines.index_of(qpn);
         if !self.qp_ids.contains(index) || self.qpn_of(index) != qpn {
@@ -420,6 +445,9 @@ impl Control {
 
     /// True: it goes on, or is done.
     fn begin_swap<B: Bus>(&mut self, hal: &mut Hal<B>, index: u32) -> bool {
+        if self.lines.is_backed {
+            return self.begin_backed(hal, index);
+        }
         if !self.qp_ids.contains(index) {
             return false;
         }
@@ -438,15 +466,20 @@ impl Control {
             self.want_line(index);
             return false;
         }
-        let row = self.shut_row(holder);
-        hal.ctx_write_qpc(line, &row, false, false);
-        hal.start_fence();
-        self.lines.swap = Some(index);
+        self.shut(hal, holder, index);
         true
     }
 
+    /// Nothing begins for the holder of a line any more; behind the fence the line is for `target`.
+    pub(crate) fn shut<B: Bus>(&mut self, hal: &mut Hal<B>, holder: u32, target: u32) {
+        let row = self.shut_row(holder);
+        hal.ctx_write_qpc(self.lines.line_of(holder), &row, false, false);
+        hal.start_fence();
+        self.lines.swap = Some(target);
+    }
+
     /// May the holder of a line leave it now?
-    fn may_go<B: Bus>(&mut self, hal: &mut Hal<B>, holder: u32) -> bool {
+    pub(crate) fn may_go<B: Bus>(&mut self, hal: &mut Hal<B>, holder: u32) -> bool {
         let line = self.lines.line_of(holder);
         let state = self.qps[holder as usize].state();
         let stayed_us = (hal.micros() as u32).wrapping_sub(self.lines.table[line as usize].since_us);
@@ -493,6 +526,7 @@ impl Control {
             return;
         }
         self.lines.swap = None;
+        self.have_line(hal, target);
         let holder = self.lines.holder(line);
         if holder != NOBODY {
             let mut row = self.shut_row(holder);
@@ -501,11 +535,14 @@ impl Control {
             let mut record = [0; RECORD_WORDS];
             hal.qp_record(&mut record);
             let has_record = self.qps[holder as usize].state() != QpState::Reset;
+            if self.lines.is_backed {
+                self.rests_there(hal, holder, has_record.then_some(record.as_slice()));
+            }
             let rest = &mut self.lines.rests[holder as usize];
             rest.has_record = has_record;
             rest.record = record;
             rest.is_cold = true;
-            let is_missed = rest.parked != [None; 2] || rest.asks;
+            let is_missed = rest.parked != [None; 2] || rest.asks || rest.is_stuck;
             self.lines.table[line as usize].holder = NOBODY;
             // What is outstanding goes on though nobody rings for it.
             let is_busy = has_record && has_work(&record);
@@ -513,7 +550,10 @@ impl Control {
                 self.want_line(holder);
             }
         }
-        if self.qp_ids.contains(target) && self.lines.rests[target as usize].is_cold {
+        if self.lines.is_backed {
+            self.lines.rests[target as usize].is_stuck = false;
+            self.want_line(target);
+        } else if self.qp_ids.contains(target) && self.lines.rests[target as usize].is_cold {
             self.fill(hal, target);
         }
     }

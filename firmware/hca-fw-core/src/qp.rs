@@ -146,10 +146,12 @@ impl Control {
         if made.has_srq() {
             self.srqs[made.srqn() as usize].qps += 1;
         }
+        self.have_line(hal, line);
         self.lines.enter(line);
         if !self.is_written_later(line, true) {
             hal.ctx_write_made(self.lines.line_of(line));
         }
+        self.keep_record(hal, line, true);
         Ok(self.qpn_of(line))
     }
 
@@ -198,7 +200,8 @@ impl Control {
 
     /// A silenced QP is gone, after a fence. Whoever has its line next has another QPN: what still comes for the old
     /// one, from the wire or from its process, reaches nobody.
-    pub(crate) fn free_qp(&mut self, line: u32) {
+    pub(crate) fn free_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
+        self.drop_record(hal, line);
         let rec = &mut self.qps[line as usize];
         rec.generation = (rec.generation + 1) & self.lines.max_generation();
         self.lines.leave(line);
@@ -501,17 +504,20 @@ impl Control {
 
     /// Writes the hardware's context from the record, if the QP has its line.
     pub(crate) fn write_qpc<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, init_sq: bool, init_rq: bool) {
-        if self.is_written_later(line, init_sq && init_rq) {
-            return;
-        }
-        let at = self.lines.line_of(line);
-        if init_sq && init_rq && self.qps[line as usize].state() == QpState::Reset {
+        self.have_line(hal, line);
+        let (is_new, at) = (init_sq && init_rq, self.lines.line_of(line));
+        if self.is_written_later(line, is_new) {
+            if self.lines.is_backed {
+                hal.ctx_lay_row(&self.qpc_of(line));
+            }
+        } else if is_new && self.qps[line as usize].state() == QpState::Reset {
             self.make_made(line);
             hal.ctx_lay_made(&self.made);
             hal.ctx_write_made(at);
         } else {
             hal.ctx_write_qpc(at, &self.qpc_of(line), init_sq, init_rq);
         }
+        self.keep_record(hal, line, is_new);
     }
 
     /// The hardware's context, from the record. The source GID is resolved here.

@@ -62,6 +62,8 @@ impl Control {
         for eqn in 0..NUM_EQS as u8 {
             hal.post_eqe(eqn, EventKind::DeviceFatal.into(), 0, 0);
         }
+        // What rests in context memory has no QP any more.
+        hal.hold_lines(false, 0, false);
         for (table, rows) in [
             (CtxTable::Qpc, NUM_QPS as u32),
             (CtxTable::Srqc, NUM_SRQS as u32),

@@ -302,7 +302,7 @@ impl Control {
         }
         match then {
             Fenced::Nothing => {}
-            Fenced::FreeQp(line) => self.free_qp(line),
+            Fenced::FreeQp(line) => self.free_qp(hal, line),
             Fenced::FreeMr(pd) => self.free_mr(pd),
             Fenced::FreeSrq(srqn) => self.free_srq(srqn),
         }
@@ -344,6 +344,7 @@ impl Control {
             let next = match clearing.stage {
                 Stage::Rules => {
                     if func == MANAGER {
+                        self.drop_context_memory(hal);
                         self.clear_rules(hal);
                     }
                     Err(Stage::SilenceQps)
@@ -429,7 +430,7 @@ impl Control {
         // None is refused: what used it is gone before it.
         let _ = match stage {
             Stage::FreeQps => {
-                self.free_qp(object);
+                self.free_qp(hal, object);
                 Ok(())
             }
             Stage::FreeSrqs => {

@@ -73,7 +73,8 @@ fn only_function_0_changes_a_port() {
 
 /// The list of what is refused is not empty, and the manager's commands do reach the port. Rules need a QP, which no
 /// body here names: `driver/hca-capi/tests/flows.rs` makes some. Images need a board with a flash, which this one has
-/// not: `tests/system/tests/soft_core/update.rs`.
+/// not: `tests/system/tests/soft_core/update.rs`. Context memory is for QPs that share lines, which these do not:
+/// `tests/system/tests/cache.rs`.
 #[test]
 fn function_0_does() {
     let dev = LoneCard::new();
@@ -86,9 +87,9 @@ fn function_0_does() {
         AdminOpcode::DestroyRss,
     ];
     let of_flash = [AdminOpcode::WriteFirmware, AdminOpcode::ActivateFirmware];
-    let of_ports = |opcode: &&AdminOpcode| {
-        opcode.is_for_manager() && !of_qps.contains(opcode) && !of_flash.contains(opcode)
-    };
+    let of_lines = [AdminOpcode::SetContextMemory];
+    let others = [&of_qps[..], &of_flash, &of_lines].concat();
+    let of_ports = |opcode: &&AdminOpcode| opcode.is_for_manager() && !others.contains(opcode);
     for opcode in AdminOpcode::ALL.iter().filter(of_ports) {
         let taken = bodies().iter().any(|body| {
             let status = manager.issue_raw((*opcode).into(), body).unwrap().status();

@@ -4,8 +4,11 @@
 // cycle, and passed on in the one behind it, in which the next one may be taken: two cycles each, four on a QP in ERR
 // (or SQE, of its send queue).
 // Writes to push slots pass (hca_push_port); those to other pages are taken and lost.
+// A doorbell for a QP that has not its row goes to hca_lines, which sends it again; where that has no room, or there is
+// no context memory, to firmware.
 module hca_doorbell
   import hca_pkg::*;
+  import hca_features_pkg::*;
 (
   input  logic        clk_i,
   input  logic        rst_i,
@@ -20,6 +23,15 @@ module hca_doorbell
   input  logic        qpc_wr_valid_i,
   output logic        qpc_wr_ready_o,
   input  qpc_wr_t     qpc_wr_i,
+  input  line_shut_t  shut_i,       // never with a context write
+  input  logic        lines_on_i,
+  output logic        miss_valid_o,
+  input  logic        miss_ready_i,
+  output line_want_t  miss_o,
+  input  logic        again_valid_i,
+  output logic        again_ready_o,
+  input  line_want_t  again_i,
+  output logic        free_o,       // no doorbell is here, or the last one leaves
   output logic        push_wr_valid_o,
   output push_wr_t    push_wr_o,
   output logic        sq_db_valid_o,
@@ -70,7 +82,9 @@ module hca_doorbell
   logic        on_sq_q, on_rq_q, on_cq_q, on_eq_q, on_srq_q, on_admin_q;
 
   // ---- Accept ------------------------------------------------------------------------------------
-  logic          accept, is_db, free;
+  logic           accept, is_db, free, again, again_q, shut, old, passes, is_sq_q, is_rq_q;
+  sq_doorbell_t   qp_word;   // both QP doorbells have this layout
+  logic [QpW-1:0] in_line;
   qp_owner_t     owner, owner_new;
   cq_doorbell_t  in_cq;
   eq_doorbell_t  in_eq;
@@ -80,13 +94,19 @@ module hca_doorbell
   assign in_eq  = mmio_wr_data_i;
   assign in_srq = mmio_wr_data_i;
 
+  assign qp_word = data_q;
+
   logic unused_in;
   assign unused_in = ^{in_cq, in_eq, in_srq};
 
   assign is_db           = mmio_wr_addr_i[15:12] == 4'(DoorbellPageOffset >> 12);
-  assign mmio_wr_ready_o = free || !is_db;
-  assign accept          = mmio_wr_valid_i && is_db && free;
-  assign qpc_wr_ready_o  = 1'b1;
+  // In turn with the host's; never beside the end of one, whose index is not in the tables yet.
+  assign again           = again_valid_i && state_q == StIdle && !(again_q && mmio_wr_valid_i && is_db);
+  assign again_ready_o   = again;
+  assign free_o          = free;
+  assign mmio_wr_ready_o = (free && !again) || !is_db;
+  assign accept          = (mmio_wr_valid_i && is_db && free) || again;
+  assign qpc_wr_ready_o  = !passes;
   assign owner_new       = '{func: qpc_wr_i.qpc.func, state: qpc_wr_i.qpc.state,
                              shared: qpc_wr_i.qpc.is_shared,
                              shut: qpc_wr_i.qpc.is_shut, gen: qpc_wr_i.qpc.qpn[23:QpW]};
@@ -99,21 +119,94 @@ module hca_doorbell
     .Depth(NumQps)
   ) u_owner (
     .clk_i,
-    .we_i   (qpc_wr_valid_i),
+    .we_i   (qpc_wr_valid_i && !passes),
     .waddr_i(qpc_wr_i.qpn),
     .wdata_i(owner_new),
     .re_i   (accept),
-    .raddr_i(mmio_wr_data_i[QpW-1:0]),
+    .raddr_i(in_line),
     .rdata_o(owner)
   );
+
+  // Doors that hca_lines has shut.
+  assign in_line = again ? again_i.qpn[QpW-1:0] : mmio_wr_data_i[QpW-1:0];
+
+  if (HasContextMemory) begin : gen_shut
+    hca_ram_1r1w #(
+      .Width(1),
+      .Depth(NumQps)
+    ) u_shut (
+      .clk_i,
+      .we_i   (qpc_wr_valid_i || shut_i.valid),
+      .waddr_i(qpc_wr_valid_i ? qpc_wr_i.qpn : shut_i.line),
+      .wdata_i(!qpc_wr_valid_i && shut_i.shut),
+      .re_i   (accept),
+      .raddr_i(in_line),
+      .rdata_o(shut)
+    );
+
+    // The newest index of each queue: one that comes again, and is older, is old news.
+    wqe_idx_t sq_pi, rq_pi;
+    logic     sets_sq, sets_rq;
+    assign sets_sq = qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset;
+    assign sets_rq = (qpc_wr_i.init_rq && qpc_wr_i.qpc.state == QpsInit) || qpc_wr_i.qpc.state == QpsReset
+                     || qpc_wr_i.qpc.restores;
+    hca_ram_1r1w #(
+      .Width(WqeIndexBits),
+      .Depth(NumQps)
+    ) u_sq_pi (
+      .clk_i,
+      .we_i   (passes ? is_sq_q : qpc_wr_valid_i && sets_sq),
+      .waddr_i(passes ? qp_word.qpn[QpW-1:0] : qpc_wr_i.qpn),
+      .wdata_i(passes ? qp_word.producer_index : qpc_wr_i.qpc.restores ? qpc_wr_i.qpc.sq_pi : '0),
+      .re_i   (again),
+      .raddr_i(in_line),
+      .rdata_o(sq_pi)
+    );
+    hca_ram_1r1w #(
+      .Width(WqeIndexBits),
+      .Depth(NumQps)
+    ) u_rq_pi (
+      .clk_i,
+      .we_i   (passes ? is_rq_q : qpc_wr_valid_i && sets_rq),
+      .waddr_i(passes ? qp_word.qpn[QpW-1:0] : qpc_wr_i.qpn),
+      .wdata_i(passes ? qp_word.producer_index : qpc_wr_i.qpc.restores ? qpc_wr_i.qpc.rq_pi : '0),
+      .re_i   (again),
+      .raddr_i(in_line),
+      .rdata_o(rq_pi)
+    );
+    // Indices run freely; half of their range is ahead.
+    wqe_idx_t ahead;
+    assign ahead = qp_word.producer_index - (on_sq_q ? sq_pi : rq_pi);
+    assign old   = again_q && (ahead == '0 || ahead[WqeIndexBits-1]);
+  end else begin : gen_no_shut
+    logic unused_shut;
+    assign unused_shut = ^shut_i;
+    assign shut        = 1'b0;
+    assign old         = 1'b0;
+  end
 
   logic        whole;
   logic [11:0] in_addr;
   assign whole   = &mmio_wr_strb_i;
   assign in_addr = mmio_wr_addr_i[11:0];
 
+  // One of hca_lines' comes as the host's has come.
+  sq_doorbell_t again_word;
+  always_comb begin
+    again_word = '0;
+    {again_word.qpn, again_word.producer_index} = {again_i.qpn, again_i.pi};
+  end
+
   always_ff @(posedge clk_i) begin
-    if (accept) begin
+    if (rst_i) again_q <= 1'b0;
+    else if (accept) again_q <= again;
+    if (again) begin
+      {on_cq_q, on_eq_q, on_srq_q, on_admin_q} <= '0;
+      func_q  <= again_i.func;
+      data_q  <= again_word;
+      on_sq_q <= again_i.kind == MissSq;
+      on_rq_q <= again_i.kind == MissRq;
+    end else if (accept) begin
       func_q     <= mmio_wr_func_i;
       addr_q     <= in_addr;
       data_q     <= mmio_wr_data_i;
@@ -139,23 +232,20 @@ module hca_doorbell
   );
 
   // ---- Decode ------------------------------------------------------------------------------------
-  sq_doorbell_t    qp_word;
   cq_doorbell_t    cq_word;
   eq_doorbell_t    eq_word;
   srq_doorbell_t   srq_word;
   // What StLook has found.
-  logic            is_sq_q, is_rq_q, missed_q, to_flush_q, bad, miss;
-  logic            same, mine, on_sq, on_rq, pass_done, miss_ready;
-  logic            fails, turned_q, flushes;
-  logic            unused_words;
+  logic            missed_q, old_q, to_flush_q, bad, miss;
+  logic            same, mine, on_sq, on_rq, pass_done, miss_ready, miss_taken;
+  logic            fails, turned_q, flushes, unused_words;
 
-  assign qp_word = data_q;  // both QP doorbells have this layout
   assign cq_word = data_q;
   assign eq_word = data_q;
   assign srq_word = data_q;
   assign unused_words = ^{qp_word, cq_word, eq_word, srq_word};
 
-  assign same  = qp_word.qpn[23:QpW] == owner.gen && !owner.shut;
+  assign same  = qp_word.qpn[23:QpW] == owner.gen && !owner.shut && !shut;
   assign mine  = same && owner.func == func_q;
   assign on_rq = on_rq_q && owner.state != QpsReset;
   assign on_sq = on_sq_q && owner.state >= QpsRts && owner.state <= QpsErr;
@@ -163,12 +253,13 @@ module hca_doorbell
   // A QP that has not the row now: firmware knows whether there is one, and keeps the index for it.
   assign miss = (on_sq_q || on_rq_q) && owner.shared && !same;
 
-  assign bad = !(is_sq_q || is_rq_q || missed_q || on_cq_q || on_eq_q || on_srq_q || on_admin_q);
+  assign bad = !(is_sq_q || is_rq_q || missed_q || old_q || on_cq_q || on_eq_q || on_srq_q || on_admin_q);
 
   always_ff @(posedge clk_i) begin
     if (state_q == StLook) begin
-      is_sq_q    <= on_sq && mine;
-      is_rq_q    <= on_rq && mine;
+      is_sq_q    <= on_sq && mine && !old;
+      is_rq_q    <= on_rq && mine && !old;
+      old_q      <= old;
       missed_q   <= miss;
       to_flush_q <= mine && (((on_sq || on_rq) && owner.state == QpsErr) || (on_sq && owner.state == QpsSqe));
     end
@@ -179,7 +270,7 @@ module hca_doorbell
   assign flushes = to_flush_q || (turned_q && (is_sq_q || is_rq_q));
 
   always_ff @(posedge clk_i) begin
-    if (accept) turned_q <= fails && qpc_wr_i.qpn == mmio_wr_data_i[QpW-1:0];
+    if (accept) turned_q <= fails && qpc_wr_i.qpn == in_line;
     else if (fails && qpc_wr_i.qpn == qp_word.qpn[QpW-1:0]) turned_q <= 1'b1;
   end
 
@@ -202,7 +293,9 @@ module hca_doorbell
 
   assign pass_done = (state_q == StPass)
                      && !((is_sq_q && !sq_db_ready_i) || (is_rq_q && !rq_db_ready_i) || (on_cq_q && !cq_db_ready_i)
-                          || (on_eq_q && !eq_db_ready_i) || (on_srq_q && !srq_db_ready_i) || (missed_q && !miss_ready));
+                          || (on_eq_q && !eq_db_ready_i) || (on_srq_q && !srq_db_ready_i)
+                          || (missed_q && !miss_ready && !miss_taken));
+  assign passes    = pass_done && (is_sq_q || is_rq_q);
   assign free      = state_q == StIdle || (pass_done && !flushes);
 
   always_ff @(posedge clk_i) begin
@@ -235,6 +328,10 @@ module hca_doorbell
   logic [Slots-1:0]         waiting;
   logic [SlotW-1:0]         slot;
 
+  assign miss_valid_o = state_q == StPass && missed_q && lines_on_i;
+  assign miss_taken   = miss_valid_o && miss_ready_i;
+  assign miss_o       = '{kind: on_sq_q ? MissSq : MissRq, func: func_q, qpn: qp_word.qpn, pi: qp_word.producer_index};
+
   assign take_admin = state_q == StPass && on_admin_q;
   assign take_bad   = state_q == StPass && bad;
   assign miss_ev    = '{kind: HwEventLineMiss, func: func_q, reserved0: '0, id: 32'(qp_word.qpn),
@@ -243,7 +340,7 @@ module hca_doorbell
   assign ev_load    = (waiting != '0) && (!ev_valid_q || ev_ready_i);
 
   hca_fifo #(.Width($bits(hw_event_t)), .Depth(Misses)) u_misses (
-    .clk_i, .rst_i, .in_valid_i(state_q == StPass && missed_q), .in_ready_o(miss_ready), .in_i(miss_ev),
+    .clk_i, .rst_i, .in_valid_i(state_q == StPass && missed_q && !miss_taken), .in_ready_o(miss_ready), .in_i(miss_ev),
     .out_valid_o(miss_valid), .out_ready_i(ev_load && grant[NumFuncs+1]), .out_o(miss_head), .count_o()
   );
   assign ev_valid_o = ev_valid_q;

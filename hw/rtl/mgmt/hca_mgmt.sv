@@ -74,6 +74,13 @@ module hca_mgmt
     output logic                          group_wr_valid_o,
     input  logic                          group_wr_ready_i,
     output group_wr_t                     group_wr_o,
+    output logic                          record_wr_valid_o,
+    input  logic                          record_wr_ready_i,
+    output record_wr_t                    record_wr_o,
+    output lines_cfg_t                    lines_cfg_o,
+    input  line_holder_t                  line_holder_i,
+    input  logic                          lines_held_i,
+    input  logic                          lines_room_i,
     output logic                          dm_wr_valid_o,
     input  logic                          dm_wr_ready_i,
     output dm_page_t                      dm_wr_o,
@@ -157,7 +164,8 @@ module hca_mgmt
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .srqc_wr_valid_o, .srqc_wr_ready_i, .srqc_wr_srqn_o, .srqc_wr_o,
     .link_wr_o, .gid_wr_o, .rule_wr_o, .rule_busy_i, .rss_wr_o, .rss_qp_wr_o, .group_wr_valid_o, .group_wr_ready_i,
-    .group_wr_o, .dm_wr_valid_o, .dm_wr_ready_i, .dm_wr_o
+    .group_wr_o, .dm_wr_valid_o, .dm_wr_ready_i, .dm_wr_o,
+    .record_valid_o(record_wr_valid_o), .record_ready_i(record_wr_ready_i), .record_o(record_wr_o)
   );
 
   // What the QP was that had the row before the last context write: reads of ctx_data.
@@ -166,6 +174,26 @@ module hca_mgmt
   always_ff @(posedge clk_i) begin
     if (qpc_wr_valid_o[RecordSink] && qpc_wr_ready_i[RecordSink]) record_q <= record_i;
     if (hwif_out.mgmt.ctx_data.req) ctx_rdata_q <= record_q[hwif_out.mgmt.ctx_data.addr[6:2]];
+  end
+
+  // ---- Lines that change hands -----------------------------------------------------------------------
+  assign lines_cfg_o = '{
+    enable: hwif_out.mgmt.lines_ctrl.enable.value, hold: hwif_out.mgmt.lines_ctrl.hold.value,
+    index_bits: hwif_out.mgmt.lines_ctrl.index_bits.value,
+    base: {hwif_out.mgmt.lines_base_hi.value.value, hwif_out.mgmt.lines_base_lo.value.value[31:8]},
+    sel: hwif_out.mgmt.lines_sel.value.value[QpW-1:0], set_go: hwif_out.mgmt.lines_set.go.value,
+    set: '{may_rest: hwif_out.mgmt.lines_set.may_rest.value, valid: hwif_out.mgmt.lines_set.valid.value,
+           qpn: hwif_out.mgmt.lines_set.qpn.value},
+    want_go: hwif_out.mgmt.lines_want.go.value,
+    want: '{kind: line_miss_e'(hwif_out.mgmt.lines_want.kind.value), func: hwif_out.mgmt.lines_want_index.func.value,
+            qpn: hwif_out.mgmt.lines_want.qpn.value, pi: hwif_out.mgmt.lines_want_index.index.value}
+  };
+  line_holder_t line_holder_q;
+  logic         lines_held_q, lines_room_q;
+  always_ff @(posedge clk_i) begin
+    line_holder_q <= line_holder_i;
+    lines_held_q  <= lines_held_i;
+    lines_room_q  <= lines_room_i && !hwif_out.mgmt.lines_want.go.value;
   end
 
   // ---- Mailbox -------------------------------------------------------------------------------------
@@ -401,6 +429,11 @@ module hca_mgmt
     hwif_in.mgmt.go_status.msg_busy.next  = msg_pend_q;
     hwif_in.mgmt.go_status.eqe_busy.next  = eqe_pend_q;
     hwif_in.mgmt.go_status.fence_busy.next = fence_busy_q;
+    hwif_in.mgmt.lines_holder.qpn.next      = line_holder_q.qpn;
+    hwif_in.mgmt.lines_holder.valid.next    = line_holder_q.valid;
+    hwif_in.mgmt.lines_holder.may_rest.next = line_holder_q.may_rest;
+    hwif_in.mgmt.lines_status.held.next     = lines_held_q;
+    hwif_in.mgmt.lines_status.room.next     = lines_room_q;
     hwif_in.mgmt.num_qps.value.next   = NumQps;
     hwif_in.mgmt.num_cqs.value.next   = NumCqs;
     hwif_in.mgmt.num_eqs.value.next   = NumEqs;

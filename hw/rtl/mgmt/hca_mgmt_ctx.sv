@@ -54,6 +54,9 @@ module hca_mgmt_ctx
     output logic                   group_wr_valid_o,
     input  logic                   group_wr_ready_i,
     output group_wr_t              group_wr_o,
+    output logic                   record_valid_o,
+    input  logic                   record_ready_i,
+    output record_wr_t             record_o,
     output logic                   dm_wr_valid_o,
     input  logic                   dm_wr_ready_i,
     output dm_page_t               dm_wr_o
@@ -73,8 +76,8 @@ module hca_mgmt_ctx
   logic [31:0]       index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
-  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, dm_pend_q, link_wr_valid_q,
-                        gid_wr_valid_q, rule_wr_valid_q, rss_wr_valid_q, rss_qp_wr_valid_q;
+  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, dm_pend_q, rec_pend_q,
+                        link_wr_valid_q, gid_wr_valid_q, rule_wr_valid_q, rss_wr_valid_q, rss_qp_wr_valid_q;
 
   // A table's ready moves with its traffic: it is looked at only while there is something for it.
   logic [NumQpcSinks-1:0] qpc_taken;
@@ -92,7 +95,7 @@ module hca_mgmt_ctx
   end
 
   assign waiting = (|qpc_pend_q) || forget_pend_q || cqc_pend_q || eqc_pend_q || srqc_pend_q
-                   || group_pend_q || dm_pend_q || rule_wr_valid_q || rule_busy_i;
+                   || group_pend_q || dm_pend_q || rec_pend_q || rule_wr_valid_q || rule_busy_i;
   assign busy_o  = sweep_q || waiting;
   assign go      = (sweep_q || go_i) && !waiting;
   assign tbl   = sweep_q ? sweep_table_q : table_i;
@@ -114,6 +117,7 @@ module hca_mgmt_ctx
       CtxTableRss: known = index < RssQps;
       CtxTableRssQp: known = index < RssQps * RssEntries;
       CtxTableDeviceMemory: known = index < DmPages;
+      CtxTableRecord: known = index[31:24] == '0;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
@@ -164,6 +168,7 @@ module hca_mgmt_ctx
       srqc_pend_q <= 1'b0;
       group_pend_q <= 1'b0;
       dm_pend_q <= 1'b0;
+      rec_pend_q <= 1'b0;
       err_o      <= 1'b0;
     end else begin
       qpc_pend_q <= qpc_pend_q & ~qpc_taken;
@@ -173,6 +178,7 @@ module hca_mgmt_ctx
       if (srqc_taken) srqc_pend_q <= 1'b0;
       if (group_taken) group_pend_q <= 1'b0;
       if (dm_taken) dm_pend_q <= 1'b0;
+      if (rec_pend_q && record_ready_i) rec_pend_q <= 1'b0;
       if (go) begin
         err_o <= !known && !sweep_q;
         if (known && (tbl == CtxTableQpc)) qpc_pend_q <= '1;
@@ -182,11 +188,15 @@ module hca_mgmt_ctx
         if (known && (tbl == CtxTableSrqc)) srqc_pend_q <= 1'b1;
         if (known && (tbl == CtxTableGroup)) group_pend_q <= 1'b1;
         if (known && (tbl == CtxTableDeviceMemory)) dm_pend_q <= 1'b1;
+        if (known && (tbl == CtxTableRecord)) rec_pend_q <= 1'b1;
       end
     end
   end
 
   assign qpc_wr_valid_o   = qpc_pend_q;
+  assign record_valid_o   = rec_pend_q;
+  assign record_o         = '{whole: init_sq_q, index: index_q[23:0], qpc: row_q[$bits(qpc_t)/32-1:0]};
+  assign qpc_wr_o.swap    = 1'b0;
   assign qpc_wr_o.init_sq = init_sq_q;
   assign qpc_wr_o.init_rq = init_rq_q;
   assign qpc_wr_o.qpn     = index_q[QpW-1:0];

@@ -414,11 +414,12 @@ typedef enum logic [7:0] {
   HwEventSrqError = 8'd13,  // List of an SRQ's slots cannot be read.
   HwEventMad = 8'd14,  // A management datagram for firmware has come.
   HwEventQkeyViolation = 8'd15,  // Datagram with a wrong Q_Key; cause: LID that it is from.
-  HwEventLineMiss = 8'd16,  // Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue.
+  HwEventLineMiss = 8'd16,  // Doorbell for a QP that has not the row that it may have; id: QPN, cause 16:0: its producer index, cause 17: of the send queue, cause 18: hardware cannot make room (hca_lines), cause 20:19: line_miss.
   HwEventPacketMiss = 8'd17,  // Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
   HwEventPathArmed = 8'd18,  // Packet with MigReq 0 for a QP in REARM.
   HwEventPathAsked = 8'd19,  // Packet with MigReq 1 for a QP in ARMED, which was dropped. Cause 15:0: lower 15 bits of its P_Key xor what `path_digest` makes of its addresses, 16: port, from 0, 17: bit 15 of its P_Key.
-  HwEventPathFailed = 8'd20  // A QP in ARMED has no retries left; it waits as after an RNR NAK, and begins them anew.
+  HwEventPathFailed = 8'd20,  // A QP in ARMED has no retries left; it waits as after an RNR NAK, and begins them anew.
+  HwEventLineFilled = 8'd21  // A QP in ERR, SQE or SQD has its line from context memory; id: QPN.
 } hw_event_kind_e;
 
 // Which unit saw a QP error: bits 23:16 of a hw_event's cause.
@@ -455,8 +456,17 @@ typedef enum logic [3:0] {
   CtxTableRule = 4'd9,  // rule_row by row, RULES of them.
   CtxTableRss = 4'd10,  // rss_row by row, RSS_QPS of them.
   CtxTableRssQp = 4'd11,  // rss_qp_row by row of RSS * RSS_ENTRIES + entry.
-  CtxTableDeviceMemory = 4'd12  // dm_row by page, DM_PAGES of them.
+  CtxTableDeviceMemory = 4'd12,  // dm_row by page, DM_PAGES of them.
+  CtxTableRecord = 4'd13  // qpc into context memory, by the low lines_ctrl.index_bits of its QPN. With ctx_flags.init_sq all of it, else what comes before its record.
 } ctx_table_e;
+
+// Why a QP that rests in context memory gets its line.
+typedef enum logic [1:0] {
+  MissSq = 2'd0,  // Doorbell of its send queue.
+  MissRq = 2'd1,  // Doorbell of its receive queue.
+  MissAsk = 2'd2,  // A request of its peer, which was dropped.
+  MissFill = 2'd3  // Firmware wants it.
+} line_miss_e;
 
 // Commands of the context port.
 typedef enum logic [1:0] {
@@ -619,6 +629,8 @@ localparam logic [7:0] FeatureKeyWr = 8'h8;
 localparam logic [7:0] FeatureAtomic = 8'h10;  // Atomics, ATOMIC WRITE and FLUSH.
 localparam logic [7:0] FeatureDeviceMemory = 8'h20;  // Device memory.
 localparam logic [7:0] FeatureSelective = 8'h40;  // Selective repeat.
+// Contexts of QPs in host memory, which hardware fetches (hca_lines).
+localparam logic [7:0] FeatureContextMemory = 8'h80;
 
 // ---- Memory structures -------------------------------------------------------------------------
 
@@ -809,7 +821,8 @@ typedef struct packed {
   logic [479:0]   reserved17;
   logic [447:0]   record;  // restores: the rest, which is the hardware's own affair.
   logic [23:0]    una_psn;  // restores: PSN with which that WQE begins.
-  logic [4:0]     reserved16;
+  logic [3:0]     reserved16;
+  logic           has_record;  // In context memory: it restores.
   logic [15:0]    rd_done;  // restores: READs and atomics completed.
   logic [16:0]    rq_pi;  // restores: producer index of the receive queue.
   logic [16:0]    una_wqe;  // restores: oldest send WQE that is not completed.

@@ -4,19 +4,64 @@
   typedef struct packed {
     logic [447:0] st;
     logic [23:0]  una_psn;
-    logic [4:0]   reserved;
+    logic [3:0]   reserved;
+    logic         has_record;
     logic [15:0]  rd_done;
     wqe_idx_t     rq_pi;
     wqe_idx_t     una_wqe;
     wqe_idx_t     sq_pi;
   } qpc_record_t;
 
-  // QP context write bus, from rtl/mgmt to every block that keeps a piece of the context.
+  // QP context write bus, from rtl/mgmt or rtl/lines to every block that keeps a piece of the context.
   // init_sq / init_rq: also reset the block's dynamic state of that queue from sq_psn / rq_psn and zero
-  // indices. A block may take its time (ready), but afterwards must act on the new context.
+  // indices. A block may take its time (ready), but afterwards must act on the new context. swap: only if the QP that
+  // has the row has nothing to do; hca_rx_ctrl is asked first, and may refuse.
   typedef struct packed {
+    logic           swap;
     logic           init_sq;
     logic           init_rq;
     logic [QpW-1:0] qpn;
     qpc_t           qpc;
   } qpc_wr_t;
+
+  // A QP that has not its line, and what it has missed. func: of who rings.
+  typedef struct packed {
+    line_miss_e  kind;
+    logic [7:0]  func;
+    logic [23:0] qpn;
+    wqe_idx_t    pi;
+  } line_want_t;
+
+  // Doors of a line: shut, whoever has it misses, too; a context write opens them. A strobe.
+  typedef struct packed {
+    logic           valid;
+    logic [QpW-1:0] line;
+    logic           shut;
+  } line_shut_t;
+
+  // Who has a line.
+  typedef struct packed {
+    logic        may_rest;  // hardware may take it from him
+    logic        valid;
+    logic [23:0] qpn;
+  } line_holder_t;
+
+  // What registers say of context memory, and write to it.
+  typedef struct packed {
+    logic         enable;
+    logic         hold;
+    logic [4:0]   index_bits;
+    logic [63:8]  base;
+    logic [QpW-1:0] sel;      // whose holder is to be told
+    logic         set_go;     // strobes
+    line_holder_t set;
+    logic         want_go;
+    line_want_t   want;
+  } lines_cfg_t;
+
+  // Record of a QP on its way to context memory.
+  typedef struct packed {
+    logic        whole;  // else what comes before its record
+    logic [23:0] index;
+    qpc_t        qpc;
+  } record_wr_t;

@@ -20,5 +20,6 @@ package hca_features_pkg;
   localparam bit HasAtomic       = (Features & FeatureAtomic) != '0;
   localparam bit HasDeviceMemory = (Features & FeatureDeviceMemory) != '0;
   localparam bit HasSelective    = (Features & FeatureSelective) != '0;
+  localparam bit HasContextMemory = (Features & FeatureContextMemory) != '0;
 
 endpackage

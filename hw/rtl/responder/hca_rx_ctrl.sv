@@ -21,6 +21,14 @@ module hca_rx_ctrl
   output logic                       qpc_wr_ready_o,
   input  qpc_wr_t                    qpc_wr_i,
   output qpc_record_t                record_o,     // what the QP was before the context write that is taken
+  output logic                       quiet_o,      // and that it had nothing to do: else a swap is refused
+  input  logic                       look_valid_i, // hca_lines asks whether it has; look_asks_i: its peer is told
+  output logic                       look_done_o,
+  input  logic                       look_asks_i,
+  input  logic [QpW-1:0]             look_line_i,
+  input  line_shut_t                 shut_i,
+  input  logic                       lines_on_i,   // who misses goes to hca_lines:
+  output logic                       miss_valid_o, // strobe
   input  logic                       sq_db_valid_i,
   output logic                       sq_db_ready_o,
   input  qp_db_t                     sq_db_i,
@@ -92,7 +100,9 @@ module hca_rx_ctrl
   logic [QpW-1:0] qpn_q, qpn_d, news_qpn;
   rx_msg_t        msg_q;
   rxd_t           pkt_q;    // behind StRead: the packet
-  logic           drop_q, qpc_look;
+  logic           drop_q, qpc_look, look_q, qpc_waits, refuses;
+
+  rx_ctx_t        ctx, ctx_new, kept_ctx;   // kept: behind StRead, out of registers
 
   // ---- Outputs and their room ----------------------------------------------------------------------
   logic        item_push, item_ready, ack_upd_valid, ev_push, ev_spare, look_ev_valid, room;
@@ -108,7 +118,7 @@ module hca_rx_ctrl
     .clk_i, .rst_i,
     .item_valid_i(item_push), .item_ready_o(item_ready), .item_i(item), .list_i(list), .room_o(room),
     .upd_valid_i(ack_upd_valid || resume), .upd_i(resume ? resume_upd : ack_upd),
-    .ev_valid_i(ev_push), .ev_spare_o(ev_spare), .ev_i(ev),
+    .ev_valid_i(ev_push), .ev_spare_o(ev_spare), .ev_i(ev), .ev_gen_i((state_q == StRead) ? ctx.gen : kept_ctx.gen),
     .rxw_valid_o, .rxw_ready_i, .rxw_o,
     .list_req_valid_o, .list_req_ready_i, .list_req_o,
     .ack_upd_valid_o, .ack_upd_ready_i, .ack_upd_o,
@@ -150,18 +160,19 @@ module hca_rx_ctrl
   assign inner      = inner_turn_q || !rxd_valid_i;
   // Beside the end of a packet's job, which writes the state of its QP: a packet of another one, if it has its turn.
   assign ends       = state_q == StResp || (state_q == StAck && ack_done && job_q == JobPkt);
-  assign beside     = ends && rxd_valid_i && !qpc_wr_valid_i && !(inner_turn_q && inner_waits)
+  assign beside     = ends && rxd_valid_i && !qpc_waits && !(inner_turn_q && inner_waits)
                       && rxd_i.dest_qpn[QpW-1:0] != qpn_q;
-  assign first      = state_q == StIdle && room && (qpc_wr_valid_i || (inner_waits && !left_valid) || rxd_valid_i);
+  assign qpc_waits  = qpc_wr_valid_i || look_valid_i;
+  assign first      = state_q == StIdle && room && (qpc_waits || (inner_waits && !left_valid) || rxd_valid_i);
   assign pick       = first || (beside && room);
   assign msg_take   = first && job_d == JobMsg;
   assign flush_take = first && job_d == JobFlush;
   assign refusal_done_o = msg_take && msg.from_exec;
 
   always_comb begin
-    if (qpc_wr_valid_i) begin
+    if (qpc_waits) begin
       job_d = JobQpc;
-      qpn_d = qpc_wr_i.qpn;
+      qpn_d = qpc_wr_valid_i ? qpc_wr_i.qpn : look_line_i;
     end else if (msg_valid && !left_valid && inner) begin
       job_d = JobMsg;
       qpn_d = msg.msg.qpn;
@@ -176,8 +187,7 @@ module hca_rx_ctrl
 
   always_ff @(posedge clk_i) begin
     if (pick) begin
-      job_q <= job_d;
-      qpn_q <= qpn_d;
+      {job_q, qpn_q, look_q} <= {job_d, qpn_d, !qpc_wr_valid_i};
       if (msg_take) msg_q <= msg;
       if (flush_take) flush_q <= flush;
     end
@@ -186,7 +196,6 @@ module hca_rx_ctrl
   end
 
   // ---- Tables --------------------------------------------------------------------------------------
-  rx_ctx_t         ctx, ctx_new, kept_ctx;   // kept: behind StRead, out of registers
   rx_st_t          st, st_new, kept_st;
   logic            st_we, pop_busy, clear, goes_on, clear_done, looked_q, qpc_apply, sq_pi_clr, rq_pi_clr;
   wqe_idx_t        sq_pi, rq_pi;
@@ -197,7 +206,10 @@ module hca_rx_ctrl
   logic [MsgBlkW-1:0] blk;
 
   // From the second cycle on: what is cleared hangs on what the context was.
-  assign qpc_look  = state_q == StRead && job_q == JobQpc && looked_q;
+  assign qpc_look  = state_q == StRead && job_q == JobQpc && looked_q && !look_q && !refuses;
+  assign refuses   = qpc_wr_i.swap && !quiet_o;
+  assign quiet_o   = is_quiet(kept_ctx, kept_st, sq_pi, rd_popped);
+  assign look_done_o = state_q == StRead && job_q == JobQpc && looked_q && look_q;
   assign goes_on   = qpc_look && kept_ctx.is_sqe && qpc_wr_i.qpc.state == QpsRts && !qpc_wr_i.init_sq;
   assign clear     = qpc_look && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset) || goes_on;
   assign qpc_apply = qpc_look && !pop_busy && (!clear || clear_done);
@@ -209,9 +221,9 @@ module hca_rx_ctrl
   if (RecordW > 448) begin : gen_too_long
     $error("hca_rx_ctrl: the state of a QP does not fit into its record");
   end
-  assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: st.ack.una_first_psn, reserved: '0,
+  assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: st.ack.una_first_psn, reserved: '0, has_record: 1'b0,
                        rd_done: st.ack.rd_done, una_wqe: st.ack.una_wqe, rq_pi: rq_pi, sq_pi: sq_pi};
-  assign qpc_wr_ready_o = qpc_apply;
+  assign qpc_wr_ready_o = qpc_apply || (state_q == StRead && job_q == JobQpc && looked_q && !look_q && refuses);
   // What was flushed is over, and what was sent of it is forgotten: the next WQE takes a new block, and a PSN that was
   // not used: of what has left hca_sent may still tell.
   assign resume     = goes_on && qpc_apply;
@@ -223,25 +235,14 @@ module hca_rx_ctrl
 
   hca_rx_tables u_tables (
     .clk_i, .rst_i, .rd_en_i(pick), .rd_qpn_i(qpn_d),
-    .ctx_o           (ctx),
-    .st_o            (st),
-    .sq_pi_o         (sq_pi),
-    .rq_pi_o         (rq_pi),
-    .rd_popped_o     (rd_popped),
-    .mark_o          (mark),
+    .ctx_o(ctx), .st_o(st), .sq_pi_o(sq_pi), .rq_pi_o(rq_pi), .rd_popped_o(rd_popped), .mark_o(mark),
     .kept_ctx_o(kept_ctx), .kept_st_o(kept_st), .kept_mark_o(kept_mark),
-    .ask_i           (ask),
-    .row_o           (row),
-    .blk_o           (blk),
+    .ask_i(ask), .row_o(row), .blk_o(blk),
     .clear_init_i    (qpc_wr_i.init_sq || goes_on),
     .clear_i         (clear),
     .clear_done_o    (clear_done),
     .msg_room_o,
-    .wr_qpn_i        (qpn_q),
-    .ctx_we_i        (qpc_apply),
-    .ctx_i           (ctx_new),
-    .st_we_i         (st_we),
-    .st_i            (st_new),
+    .wr_qpn_i(qpn_q), .ctx_we_i(qpc_apply), .ctx_i(ctx_new), .st_we_i(st_we), .st_i(st_new),
     .sq_pi_clr_i     (sq_pi_clr),
     .rq_pi_clr_i     (rq_pi_clr),
     .sq_pi_i         (qpc_wr_i.qpc.restores ? qpc_wr_i.qpc.sq_pi : '0),
@@ -270,12 +271,13 @@ module hca_rx_ctrl
     .clk_i,
     .pkey_tbl_i,
     .rd_en_i     (pick), .rd_qpn_i(qpn_d),
-    .we_i        (qpc_apply), .wr_qpn_i(qpn_q), .qpc_i(qpc_wr_i.qpc),
+    .we_i        (qpc_apply), .wr_qpn_i(qpn_q), .qpc_i(qpc_wr_i.qpc), .shut_i,
     .rxd_i, .ctx_i(ctx),
     .dead_i      (st.dead),
     .verdict_o   (verdict), .pkey_index_o(pkey_index)
   );
 
+  assign miss_valid_o = pkt_read && verdict.miss && lines_on_i && !is_answer;
   assign pkt_ok    = verdict.accept;
   assign is_answer = ctx.is_rc && rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
@@ -394,7 +396,7 @@ module hca_rx_ctrl
       StIdle, StResp: state_d = pick ? StRead : StIdle;
       StRead: begin
         state_d = StIdle;
-        if (job_q == JobQpc && !qpc_apply) state_d = StRead;
+        if (job_q == JobQpc && !qpc_wr_ready_o && !look_done_o) state_d = StRead;
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
         else if (tells) state_d = StTell;
@@ -422,13 +424,14 @@ module hca_rx_ctrl
     .item_o(inv_item), .st_o(inv_st)
   );
   assign msg_live = (kept_ctx.rx_ok || kept_ctx.is_err) && (!is_inv || inv_acts);
-  assign st_we    = qpc_apply || resp_act || ack_done || flush_done || state_q == StTell
+  assign st_we    = qpc_apply || (look_done_o && asks) || resp_act || ack_done || flush_done || state_q == StTell
                     || (state_q == StMsg && msg_live);
 
   always_comb begin
     st_new = kept_st;
     unique case (state_q)
-      StRead: st_new = st_written(st, ctx, qpc_wr_i, mark, resume, leaves);
+      StRead: if (look_q) {st_new.resp.nak_sent, st_new.resp.nak_all} = '1;
+              else st_new = st_written(st, ctx, qpc_wr_i, mark, resume, leaves);
       StResp: {st_new.resp, st_new.dead, st_new.sq_dead} =
                 {resp_new, kept_st.dead || resp_dead, kept_st.sq_dead || resp_dead};
       StAck: {st_new.ack, st_new.sq_dead, st_new.dead} =
@@ -456,14 +459,12 @@ module hca_rx_ctrl
     .drops_i    (state_q == StResp), .pkt_i(pkt_q),
     .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
     .leaves_i   (leaves), .asks_i(asks), .tells_i(state_q == StTell), .credits_i(credits), .st_i(st.resp),
-    .qpn_i      (qpn_q),
-    .ctx_i      (ctx),
-    .msg_i      (msg_q),
-    .item_o     (own_item)
+    .qpn_i(qpn_q), .ctx_i(ctx), .msg_i(msg_q), .item_o(own_item)
   );
 
   // The peer is told what is expected: a request of it was dropped while the QP had no row.
-  assign asks      = qpc_apply && qpc_wr_i.qpc.asks_again;
+  assign asks      = (qpc_apply && qpc_wr_i.qpc.asks_again)
+                     || (look_done_o && look_asks_i && kept_ctx.rx_ok && !kept_st.dead);
   assign item_push = state_q == StResp || leaves || asks || (state_q == StTell && credits != '0)
                      || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);
@@ -472,8 +473,8 @@ module hca_rx_ctrl
   assign list      = (state_q == StAck) ? ack_list : resp_list;
 
   hca_rx_look_ev u_look_ev (
-    .look_i(pkt_read), .verdict_i(verdict), .rxd_i, .func_i(ctx.func), .qpn_i(qpn_q), .is_answer_i(is_answer),
-    .valid_o(look_ev_valid), .ev_o(look_ev)
+    .look_i(pkt_read), .verdict_i(verdict), .lines_on_i, .rxd_i, .func_i(ctx.func), .qpn_i(qpn_q),
+    .is_answer_i(is_answer), .valid_o(look_ev_valid), .ev_o(look_ev)
   );
 
   always_comb begin

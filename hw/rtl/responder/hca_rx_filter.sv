@@ -3,7 +3,7 @@
 // on rxd_i stands from the next cycle on.
 // No stalls, no further cycle. What is refused drops silently. Rules: README.md.
 module hca_rx_filter
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*;
 (
   input  logic           clk_i,
   input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
@@ -12,6 +12,7 @@ module hca_rx_filter
   input  logic           we_i,
   input  logic [QpW-1:0] wr_qpn_i,
   input  qpc_t           qpc_i,
+  input  line_shut_t     shut_i,       // never with we_i
   input  rxd_t           rxd_i,        // with rd_en_i, and behind it
   // In the cycle after rd_en_i, and as long as they are held:
   input  rx_ctx_t        ctx_i,
@@ -48,6 +49,26 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
+  logic shut;
+  if (HasContextMemory) begin : gen_shut
+    hca_ram_1r1w #(
+      .Width(1),
+      .Depth(NumQps)
+    ) u_shut (
+      .clk_i,
+      .we_i   (we_i || shut_i.valid),
+      .waddr_i(we_i ? wr_qpn_i : shut_i.line),
+      .wdata_i(!we_i && shut_i.shut),
+      .re_i   (rd_en_i),
+      .raddr_i(rd_qpn_i),
+      .rdata_o(shut)
+    );
+  end else begin : gen_no_shut
+    logic unused_shut;
+    assign unused_shut = ^shut_i;
+    assign shut        = 1'b0;
+  end
+
   // The port of a frame is its rule's to judge. An initiator of XRC takes answers, a target requests.
   assign answer  = rxd_i.opcode[4:0] inside {[BthRcReadResponseFirst[4:0]:BthRcAtomicAcknowledge[4:0]]};
   assign mine    = (ctx_i.is_rc && !ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceRc))
@@ -55,13 +76,13 @@ module hca_rx_filter
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_raw ? rxd_i.opcode[7:5] == 3'(ServiceRaw)
                        : ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign alive   = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok && !dead_i
+  assign alive   = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && !shut && ctx_i.rx_ok && !dead_i
                    && rxd_i.kind != RxdEnd;
   assign here    = alive && (ctx_i.is_raw || rxd_i.port == ctx_i.port);
   assign asks    = alive && mine && ctx_i.is_armed && rxd_i.mig_req;
   assign live    = here && mine && !asks;
   assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
-  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut)
+  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut || shut)
                           && rxd_i.kind == RxdQp;
 
   // QP1 is of every partition of its port, and says which one a datagram was of (KEY-16, KEY-21).

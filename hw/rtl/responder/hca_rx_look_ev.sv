@@ -5,6 +5,7 @@ module hca_rx_look_ev
 (
   input  logic           look_i,
   input  rx_verdict_t    verdict_i,
+  input  logic           lines_on_i,   // who misses is hca_lines' business
   input  rxd_t           rxd_i,
   input  logic [7:0]     func_i,
   input  logic [QpW-1:0] qpn_i,
@@ -47,7 +48,8 @@ module hca_rx_look_ev
     {ev_o.who, ev_o.syndrome, ev_o.status} = {upper, cause};
   end
 
-  assign valid_o = look_i && (verdict_i.pkey_viol || verdict_i.qkey_viol || verdict_i.miss || verdict_i.asks
+  assign valid_o = look_i && (verdict_i.pkey_viol || verdict_i.qkey_viol
+                              || (verdict_i.miss && !lines_on_i) || verdict_i.asks
                               || verdict_i.arms);
 
 endmodule

@@ -17,6 +17,7 @@ module hca_rx_out
   input  logic        ev_valid_i,
   output logic        ev_spare_o,
   input  rx_ev_t      ev_i,
+  input  qp_gen_t     ev_gen_i,   // of its QP, which may have left its line when firmware is told
   output logic        rxw_valid_o,
   input  logic        rxw_ready_i,
   output rxw_t        rxw_o,
@@ -37,6 +38,7 @@ module hca_rx_out
   localparam int unsigned EvSpare = 64;
 
   rx_ev_t                   ev;
+  qp_gen_t                  gen;
   logic                     list_ready, upd_ready, ev_ready, unused_ready;
   logic [$clog2(Items):0]   item_count, list_count;
   logic [$clog2(Upds):0]    upd_count;
@@ -92,17 +94,17 @@ module hca_rx_out
   );
 
   hca_fifo #(
-    .Width($bits(rx_ev_t)),
+    .Width($bits(rx_ev_t) + $bits(qp_gen_t)),
     .Depth(EvDepth)
   ) u_ev (
     .clk_i,
     .rst_i,
     .in_valid_i (ev_valid_i),
     .in_ready_o (ev_ready),
-    .in_i       (ev_i),
+    .in_i       ({ev_gen_i, ev_i}),
     .out_valid_o(ev_valid_o),
     .out_ready_i(ev_ready_i),
-    .out_o      (ev),
+    .out_o      ({gen, ev}),
     .count_o    (ev_count)
   );
 
@@ -112,7 +114,7 @@ module hca_rx_out
     ev_o       = '0;
     ev_o.kind  = ev.kind;
     ev_o.func  = ev.func;
-    ev_o.id    = 32'(ev.qpn);
+    ev_o.id    = 32'({gen, ev.qpn});
     ev_o.cause = {14'd0, ev.who, ev.syndrome, ev.status};
   end
 

@@ -421,6 +421,15 @@ package hca_rx_pkg;
     return s;
   endfunction
 
+  // Has a QP nothing to do, so that its record is all of it? Nothing outstanding, no READ to answer, no error.
+  function automatic logic is_quiet(rx_ctx_t ctx, rx_st_t st, wqe_idx_t sq_pi, logic [5:0] rd_popped);
+    logic unused;
+    unused = ^{ctx, st};
+    return !st.dead && !st.sq_dead && (ctx.is_target || st.ack.una_wqe == sq_pi) && !st.ack.draining
+           && !st.ack.pend_valid && st.resp.rd_pushed == rd_popped && !st.resp.rd_again && st.resp.in_msg != MsgpInv
+           && !ctx.has_srq;
+  endfunction
+
   // State behind a context write. `goes_on`: the send queue does, behind its error; `leaves`: a slot of an SRQ is lost.
   function automatic rx_st_t st_written(rx_st_t st, rx_ctx_t ctx, qpc_wr_t wr, hw_mark_t mark, logic goes_on,
                                         logic leaves);

@@ -124,7 +124,7 @@ module hca_core
   // Sources of pipeline messages.
   localparam int unsigned MsgGather = 0, MsgReq = 1, MsgDb = 2, MsgMgmt = 3, MsgMw = 4, NumMsg = 5;
   // Sources of events (the management block adds its own).
-  localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, EvSrq = 4, NumEv = 5;
+  localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, EvSrq = 4, EvLines = 5, NumEv = 6;
 
   // ---- Clocks of the parts -------------------------------------------------------------------------
   logic [NumParts-1:0] pclk;
@@ -154,10 +154,9 @@ module hca_core
     .gather_rsp_valid_o(mrsp_valid), .gather_rsp_tag_o(mrsp_tag), .gather_rsp_o(mrsp), .wr_valid_i(wr_valid),
     .wr_ready_o(wr_ready), .wr_i(wr), .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_tag_o, .hrd_req_o(hrd_req),
     .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i}),
-    .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .dm_wr_valid_i(dm_wr_valid), .dm_wr_ready_o(dm_wr_ready),
-    .dm_wr_i(dm_wr), .held_i(qps_held != '0),
-    .timer_active_i({cq_timers, qp_timers}),
-    .timer_wake_at_i({cq_wake_at, qp_wake_at}), .active_o(timer_active_o), .wake_at_o
+    .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .dm_wr_valid_i(dm_wr_valid), .dm_wr_ready_o(dm_wr_ready), .dm_wr_i(dm_wr),
+    .held_i(qps_held != '0), .timer_active_i({cq_timers, qp_timers}), .timer_wake_at_i({cq_wake_at, qp_wake_at}),
+    .active_o(timer_active_o), .wake_at_o
   );
   assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
   assign {hwr_msix_o, hwr_last_o, hwr_func_o, hwr_addr_o, hwr_strb_o, hwr_data_o} = hwr;
@@ -169,30 +168,34 @@ module hca_core
   assign is_reg = mmio_wr_addr_i[15:12] == 4'd0;
   assign mmio_wr_ready_o = is_reg ? reg_wr_ready : db_wr_ready;
 
-  logic [NumQpc-1:0] qpc_valid, qpc_ready;
-  qpc_wr_t           qpc_wr; qpc_record_t record;
+  logic [NumQpc-1:0] qpc_valid, qpc_ready, fw_qpc_valid, fw_qpc_ready;
+  qpc_wr_t           qpc_wr, fw_qpc; qpc_record_t record;
   logic [NumMsg-1:0] msg_valid, msg_ready;
   pipe_msg_t         msg [NumMsg] /* verilator split_var */;
   logic [NumEv-1:0]  ev_valid, ev_ready;
   hw_ev_t            ev [NumEv];
 
   logic   sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready;
-  push_wr_t push_wr;
-  qp_db_t sq_db, rq_db;
-  cq_db_t cq_db; eq_db_t eq_db;
-  logic    srq_db_valid, srq_db_ready;
-  srq_db_t srq_db;
+  push_wr_t push_wr; qp_db_t sq_db, rq_db; cq_db_t cq_db; eq_db_t eq_db; srq_db_t srq_db;
+  logic     srq_db_valid, srq_db_ready;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
+  logic         db_miss_valid, db_miss_ready, again_valid, again_ready, door_free, quiet, look_valid, look_done,
+                look_asks, pkt_miss, record_wr_valid, record_wr_ready, lines_held, lines_room, sq_req_valid,
+                sq_req_ready, sq_rsp_valid, sq_rsp_ready;
+  line_want_t   db_miss, again; line_shut_t line_shut; lines_cfg_t lines_cfg; line_holder_t line_holder;
+  record_wr_t   record_wr; dma_rd_req_t sq_req; logic [7:0] fence_enter, fence_leave; logic [QpW-1:0] look_line;
   hca_doorbell u_doorbell (
     .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg), .mmio_wr_ready_o(db_wr_ready),
     .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i, .push_wr_valid_o(push_wr_valid),
     .push_wr_o(push_wr), .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
+    .shut_i(line_shut), .lines_on_i(lines_cfg.enable), .miss_valid_o(db_miss_valid), .miss_ready_i(db_miss_ready),
+    .miss_o(db_miss), .again_valid_i(again_valid), .again_ready_o(again_ready), .again_i(again), .free_o(door_free),
     .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db), .rq_db_valid_o(rq_db_valid),
     .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db), .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready),
     .cq_db_o(cq_db), .eq_db_valid_o(eq_db_valid), .eq_db_ready_i(eq_db_ready), .eq_db_o(eq_db),
-    .srq_db_valid_o(srq_db_valid), .srq_db_ready_i(srq_db_ready), .srq_db_o(srq_db),
-    .msg_valid_o(msg_valid[MsgDb]), .msg_ready_i(msg_ready[MsgDb]), .msg_o(msg[MsgDb]), .ev_valid_o(ev_valid[EvDb]),
-    .ev_ready_i(ev_ready[EvDb]), .ev_o(ev[EvDb]), .bad_db_cnt_o()
+    .srq_db_valid_o(srq_db_valid), .srq_db_ready_i(srq_db_ready), .srq_db_o(srq_db), .msg_valid_o(msg_valid[MsgDb]),
+    .msg_ready_i(msg_ready[MsgDb]), .msg_o(msg[MsgDb]), .ev_valid_o(ev_valid[EvDb]), .ev_ready_i(ev_ready[EvDb]),
+    .ev_o(ev[EvDb]), .bad_db_cnt_o()
   );
 
   // The send doorbell goes to the requester (work) and to rx_ctrl (how far to flush).
@@ -247,18 +250,17 @@ module hca_core
 
   hca_requester u_requester (
     .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .class_i(eth_class), .push_wr_i(push_wr),
-    .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid),
-    .now_i, .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[0]),
-    .cc_sent_ready_i(cc_sent_ready[0]), .cc_sent_o(cc_sent[0]), .held_o(qps_held[0]),
-    .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
-    .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
-    .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid),
-    .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed), .fetch_req_valid_o(rreq_valid[RdSq]),
-    .fetch_req_ready_i(rreq_ready[RdSq]), .fetch_req_o(rreq[RdSq]), .fetch_rsp_valid_i(rrsp_valid[RdSq]),
-    .fetch_rsp_ready_o(rrsp_ready[RdSq]), .fetch_rsp_i(rrsp[RdSq]), .fetch_begun_o(fetch_begun),
-    .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]), .seg_valid_o(src_seg_valid[0]),
-    .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]), .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
-    .mw_valid_o(mw_op_valid), .mw_ready_i(mw_op_ready), .mw_o(mw_op),
+    .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid), .now_i,
+    .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[0]), .cc_sent_ready_i(cc_sent_ready[0]),
+    .cc_sent_o(cc_sent[0]), .held_o(qps_held[0]), .qpc_wr_valid_i(qpc_valid[QpcReq]),
+    .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr), .sq_db_valid_i(sq_db_fork_valid[0]),
+    .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db), .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready),
+    .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
+    .fetch_req_valid_o(sq_req_valid), .fetch_req_ready_i(sq_req_ready), .fetch_req_o(sq_req),
+    .fetch_rsp_valid_i(sq_rsp_valid), .fetch_rsp_ready_o(sq_rsp_ready), .fetch_rsp_i(rrsp[RdSq]),
+    .fetch_begun_o(fetch_begun), .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]),
+    .seg_valid_o(src_seg_valid[0]), .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]), .omt_valid_o(omt_valid),
+    .omt_ready_i(omt_ready), .omt_o(omt), .mw_valid_o(mw_op_valid), .mw_ready_i(mw_op_ready), .mw_o(mw_op),
     .msg_room_i(msg_room), .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
     .av_wr_o(av_wr), .av_left_i(unacked_left[0]), .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(),
     .ev_emit_psn_o(emit_psn)
@@ -305,24 +307,23 @@ module hca_core
 
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
-    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .rule_wr_i(rule_wr),
-    .rule_busy_o(rule_busy), .rss_wr_i(rss_wr), .rss_qp_wr_i(rss_qp_wr), .group_wr_valid_i(group_wr_valid),
-    .group_wr_ready_o(group_wr_ready), .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
-    .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
-    .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
-    .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
-    .upd_i(upd_valid && upd_ready), .upd_data_i(upd), .cc_sent_valid_i(cc_sent_valid),
-    .cc_sent_ready_o(cc_sent_ready), .cc_sent_i(cc_sent), .cc_pace_o(cc_pace), .cc_rate_o(cc_rate),
-    .ib_o(ib), .class_o(eth_class), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
-    .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask), .lane_age_o(lane_age), .rxd_valid_o(rxd_valid),
-    .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
-    .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats), .phy_tx_valid_o(phy_tx_valid),
-    .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
+    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .rule_wr_i(rule_wr), .rule_busy_o(rule_busy),
+    .rss_wr_i(rss_wr), .rss_qp_wr_i(rss_qp_wr), .group_wr_valid_i(group_wr_valid), .group_wr_ready_o(group_wr_ready),
+    .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
+    .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack), .txp_hold_i(sent_full), .txp_valid_i(txp_valid),
+    .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
+    .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp), .upd_i(upd_valid && upd_ready),
+    .upd_data_i(upd), .cc_sent_valid_i(cc_sent_valid), .cc_sent_ready_o(cc_sent_ready), .cc_sent_i(cc_sent),
+    .cc_pace_o(cc_pace), .cc_rate_o(cc_rate), .ib_o(ib), .class_o(eth_class), .sl_open_o(sl_open),
+    .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask),
+    .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re),
+    .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
+    .phy_tx_valid_o(phy_tx_valid), .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
     .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
     .phy_rx_i(phy_rx), .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr),
-    .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes),
-    .mad_req_i(mad_req), .mad_rsp_o(mad_rsp), .counter_req_i(counter_req), .counter_data_o(counter_data),
-    .active_o(link_active_o), .wake_at_o(link_wake_at_o)
+    .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes), .mad_req_i(mad_req),
+    .mad_rsp_o(mad_rsp), .counter_req_i(counter_req), .counter_data_o(counter_data), .active_o(link_active_o),
+    .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
   assign mac_tx_valid_o = phy_tx_valid[0];
@@ -347,14 +348,14 @@ module hca_core
   logic [SrqW-1:0] srqc_srqn;
   srqc_t           srqc;
   hca_receive u_receive (
-    .pclk_i(pclk[PartRespSched:PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
-    .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[1]), .cc_sent_ready_i(cc_sent_ready[1]),
-    .cc_sent_o(cc_sent[1]), .held_o(qps_held[1]),
-    .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
+    .pclk_i(pclk[PartRespSched:PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl), .cc_pace_i(cc_pace),
+    .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[1]), .cc_sent_ready_i(cc_sent_ready[1]), .cc_sent_o(cc_sent[1]),
+    .held_o(qps_held[1]), .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
     .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
-    .record_o(record), .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]),
-    .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready),
-    .rq_db_i(rq_db), .omt_valid_i(omt_valid),
+    .record_o(record), .quiet_o(quiet), .look_valid_i(look_valid), .look_done_o(look_done), .look_asks_i(look_asks),
+    .look_line_i(look_line), .shut_i(line_shut), .lines_on_i(lines_cfg.enable), .miss_valid_o(pkt_miss),
+    .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
+    .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db), .omt_valid_i(omt_valid),
     .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .lane_ask_o(lane_ask), .lane_age_i(lane_age),
     .msg_room_o(msg_room), .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
     .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed),
@@ -396,8 +397,7 @@ module hca_core
   logic           eqe_full, eq_room;
   eqe_job_t [1:0] eqe;
   logic           cqc_valid, cqc_ready, eqc_valid, eqc_ready;
-  logic [CqW-1:0] cqc_cqn;
-  logic [EqW-1:0] eqc_eqn;
+  logic [CqW-1:0] cqc_cqn; logic [EqW-1:0] eqc_eqn;
   cqc_t           cqc;
   eqc_t           eqc;
   hca_cq u_cq (
@@ -419,15 +419,17 @@ module hca_core
   // ---- Windows, fences: whatever may touch memory for a QP or by a key enters, and leaves ------------------
   logic        fence_start, fence_busy, fw_rd_valid, fw_rd_ready, fw_rsp_valid, fw_rsp_ready;
   dma_rd_req_t fw_rd;
+  assign fence_enter = {rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked && !src_txp[0].datagram,
+                        src_txp[0].datagram} & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused, fetch_begun,
+                        made_read, emit, item_made};
+  assign fence_leave = {rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
+                        sq_rsp_valid && sq_rsp_ready && rrsp[RdSq].last, gather_left, ended};
   hca_keys u_keys (
     .clk_i, .rst_i, .mw_clk_i(pclk[PartRdMgmt]), .key_wr_valid_i(key_wr_valid), .key_wr_func_i(key_wr_func),
     .key_wr_i(key_wr), .fw_forget_valid_i(fw_forget_valid), .fw_forget_ready_o(fw_forget_ready),
     .fw_forget_i(fw_forget), .fw_req_valid_i(fw_rd_valid), .fw_req_ready_o(fw_rd_ready), .fw_req_i(fw_rd),
     .fw_rsp_valid_o(fw_rsp_valid), .fw_rsp_ready_i(fw_rsp_ready), .fw_fence_start_i(fence_start),
-    .fw_fence_busy_o(fence_busy), .enter_i({rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked
-    && !src_txp[0].datagram, src_txp[0].datagram} & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused, fetch_begun,
-    made_read, emit, item_made}), .leave_i({rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
-    rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}), .tables_o(key_tables),
+    .fw_fence_busy_o(fence_busy), .enter_i(fence_enter), .leave_i(fence_leave), .tables_o(key_tables),
     .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget),
     .op_made_i(omt_valid && omt_ready && is_local(omt.opcode)), .op_valid_i(mw_op_valid), .op_ready_o(mw_op_ready),
     .op_i(mw_op), .inv_valid_i(inv_valid), .inv_i(inv), .msg_valid_o(msg_valid[MsgMw]), .msg_ready_i(msg_ready[MsgMw]),
@@ -436,25 +438,42 @@ module hca_core
     .rsp_valid_i(rrsp_valid[RdMgmt]), .rsp_ready_o(rrsp_ready[RdMgmt]), .rsp_i(rrsp[RdMgmt])
   );
 
+  // ---- Contexts, and lines that change hands ---------------------------------------------------------------
+  hca_contexts #(.Sinks(NumQpc), .RxCtrl(QpcRxCtrl), .Door(QpcDb)) u_contexts (
+    .clk_i, .rst_i, .now_i, .fw_qpc_valid_i(fw_qpc_valid), .fw_qpc_ready_o(fw_qpc_ready), .fw_qpc_i(fw_qpc),
+    .cfg_i(lines_cfg), .held_o(lines_held), .room_o(lines_room), .holder_o(line_holder),
+    .record_wr_valid_i(record_wr_valid), .record_wr_ready_o(record_wr_ready), .record_wr_i(record_wr),
+    .ev_valid_o(ev_valid[EvLines]), .ev_ready_i(ev_ready[EvLines]), .ev_o(ev[EvLines]), .qpc_valid_o(qpc_valid),
+    .qpc_ready_i(qpc_ready), .qpc_o(qpc_wr), .record_i(record), .quiet_i(quiet), .look_valid_o(look_valid),
+    .look_done_i(look_done), .look_asks_o(look_asks), .look_line_o(look_line), .shut_o(line_shut),
+    .db_miss_valid_i(db_miss_valid), .db_miss_ready_o(db_miss_ready), .db_miss_i(db_miss), .pkt_miss_i(pkt_miss),
+    .pkt_miss_qpn_i(rxd.dest_qpn), .again_valid_o(again_valid), .again_ready_i(again_ready), .again_o(again),
+    .door_free_i(door_free), .enter_i(fence_enter), .leave_i(fence_leave), .sq_req_valid_i(sq_req_valid),
+    .sq_req_ready_o(sq_req_ready), .sq_req_i(sq_req), .sq_rsp_valid_o(sq_rsp_valid), .sq_rsp_ready_i(sq_rsp_ready),
+    .req_valid_o(rreq_valid[RdSq]), .req_ready_i(rreq_ready[RdSq]), .req_o(rreq[RdSq]), .rsp_valid_i(rrsp_valid[RdSq]),
+    .rsp_ready_o(rrsp_ready[RdSq]), .rsp_i(rrsp[RdSq]), .wr_valid_o(wr_valid[WrLines]), .wr_ready_i(wr_ready[WrLines]),
+    .wr_o(wr[WrLines])
+  );
+
   // ---- Management ----------------------------------------------------------------------------------------
   hca_mgmt #(.NumQpcSinks(NumQpc), .RecordSink(QpcRxCtrl), .NumEvSources(NumEv + 1)) u_mgmt (
     .clk_i(pclk[PartMgmt]), .clk_bus_i(pclk[PartBus]), .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
     .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i, .mmio_rd_valid_i, .mmio_rd_ready_o,
     .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o, .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i,
-    .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o, .qpc_wr_valid_o(qpc_valid),
-    .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr), .record_i(record), .key_wr_valid_o(key_wr_valid),
+    .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o, .qpc_wr_valid_o(fw_qpc_valid),
+    .qpc_wr_ready_i(fw_qpc_ready), .qpc_wr_o(fw_qpc), .record_i(record), .key_wr_valid_o(key_wr_valid),
     .key_wr_func_o(key_wr_func), .key_wr_o(key_wr), .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready),
     .forget_o(fw_forget), .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn),
     .cqc_wr_o(cqc), .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
     .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
-    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rule_busy_i(rule_busy),
-    .rss_wr_o(rss_wr), .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid),
-    .group_wr_ready_i(group_wr_ready), .group_wr_o(group_wr), .dm_wr_valid_o(dm_wr_valid),
-    .dm_wr_ready_i(dm_wr_ready), .dm_wr_o(dm_wr),
-    .link_stat_addr_o(link_stat_addr),
-    .link_stat_data_i(link_stat_data), .mad_req_o(mad_req), .mad_rsp_i(mad_rsp), .link_event_i(link_event),
-    .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
+    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rule_busy_i(rule_busy), .rss_wr_o(rss_wr),
+    .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid), .group_wr_ready_i(group_wr_ready),
+    .group_wr_o(group_wr), .dm_wr_valid_o(dm_wr_valid), .dm_wr_ready_i(dm_wr_ready), .dm_wr_o(dm_wr),
+    .record_wr_valid_o(record_wr_valid), .record_wr_ready_i(record_wr_ready), .record_wr_o(record_wr),
+    .lines_cfg_o(lines_cfg), .line_holder_i(line_holder), .lines_held_i(lines_held), .lines_room_i(lines_room),
+    .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data), .mad_req_o(mad_req), .mad_rsp_i(mad_rsp),
+    .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
     .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]), .ev_valid_i(ev_valid),
     .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(fw_rd_valid), .rd_req_ready_i(fw_rd_ready), .rd_req_o(fw_rd),
     .rd_rsp_valid_i(fw_rsp_valid), .rd_rsp_ready_o(fw_rsp_ready), .rd_rsp_i(rrsp[RdMgmt]),

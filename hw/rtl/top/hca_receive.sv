@@ -20,6 +20,14 @@ module hca_receive
   output logic [2:0]                qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
   output qpc_record_t               record_o,        // rx_ctrl's, of the row that is written
+  output logic                      quiet_o,
+  input  logic                      look_valid_i,
+  output logic                      look_done_o,
+  input  logic                      look_asks_i,
+  input  logic [QpW-1:0]            look_line_i,
+  input  line_shut_t                shut_i,
+  input  logic                      lines_on_i,
+  output logic                      miss_valid_o,    // strobe: of rxd_i
   input  logic                      qpc_wr_hold_i,   // ... the requester has not
   input  logic                      sq_db_valid_i,
   output logic                      sq_db_ready_o,
@@ -204,7 +212,8 @@ module hca_receive
   hca_rx_ctrl u_rx_ctrl (
     .clk_i(pclk_i[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i,
     .qpc_wr_valid_i(qpc_wr_valid_i[QpcRxCtrl] && !qpc_wr_hold_i), .qpc_wr_ready_o(qpc_wr_ready_o[QpcRxCtrl]),
-    .qpc_wr_i, .record_o, .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
+    .qpc_wr_i, .record_o, .quiet_o, .look_valid_i, .look_done_o, .look_asks_i, .look_line_i, .shut_i, .lines_on_i,
+    .miss_valid_o, .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
     .omt_valid_i, .omt_ready_o, .omt_i, .left_i, .lane_ask_o, .lane_age_i, .msg_room_o, .msg_gather_valid_i(told_valid),
     .msg_gather_ready_o(told_ready), .msg_gather_i(told), .msg_requester_valid_i, .msg_requester_ready_o,
     .msg_requester_i, .msg_exec_valid_i(exec_msg_valid), .msg_exec_ready_o(exec_msg_ready), .msg_exec_i(exec_msg),

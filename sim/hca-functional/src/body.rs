@@ -123,6 +123,8 @@ impl Body {
             CtxTable::Rss => RSS_QPS,
             CtxTable::RssQp => RSS_QPS * RSS_ENTRIES,
             CtxTable::DeviceMemory => DM_PAGES,
+            // Its QPs share no lines.
+            CtxTable::Record => 0,
         }
     }
 

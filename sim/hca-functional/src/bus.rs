@@ -196,7 +196,7 @@ impl Card {
                 body.set_row(table, index, &row);
             }
             // Keys are read anew each time.
-            CtxTable::Forget => {}
+            CtxTable::Forget | CtxTable::Record => {}
             CtxTable::Gid | CtxTable::Group | CtxTable::Rule | CtxTable::Rss | CtxTable::RssQp => {
                 body.set_row(table, index, &row);
             }

@@ -8,6 +8,7 @@ from hca_abi import WQE_INDEX_BITS, HwEventKind, QpState, WcOpcode, WrOpcode
 
 PSN_MASK, WQE_MASK = (1 << 24) - 1, (1 << WQE_INDEX_BITS) - 1
 FULL_PKEY = 0xFFFF
+LINE_BITS = 10
 KIND_NONE, KIND_WRITE, KIND_SEND, KIND_READ_RESP, KIND_READ_REQ, KIND_ATOMIC, KIND_ATOMIC_RESP = range(7)
 MSG_SQ_DRAIN, MSG_FLUSH_SQ, MSG_FLUSH_RQ, MSG_SQ_ERROR, MSG_RQ_ERROR, MSG_REQ_ERROR = range(6)
 MSG_SOURCES = ("gather", "requester", "exec", "doorbell", "mgmt", "mw")
@@ -228,7 +229,9 @@ class Env:
     def _ev(word):
         event = struct("hw_ev_t").unpack(word)
         cause = event.pop("cause")
-        return dict(kind=HwEventKind(event["kind"]), func=event["func"], id=event["id"], status=cause & 0xFF,
+        # The event names the whole QPN: the line here, its generation beside it.
+        line, gen = event["id"] & (1 << LINE_BITS) - 1, event["id"] >> LINE_BITS
+        return dict(kind=HwEventKind(event["kind"]), func=event["func"], id=line, gen=gen, status=cause & 0xFF,
                     syndrome=cause >> 8 & 0xFF, who=cause >> 16)
 
 

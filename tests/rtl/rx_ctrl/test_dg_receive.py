@@ -7,7 +7,7 @@ import cocotb
 from common import simulate
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, QpState, Service, WcFlag, WcOpcode, WcStatus
-from rx_bench import FULL_PKEY, KIND_NONE, KIND_SEND, MSG_FLUSH_RQ, MSG_RQ_ERROR, WQE_MASK, Env, Qp
+from rx_bench import FULL_PKEY, KIND_NONE, KIND_SEND, LINE_BITS, MSG_FLUSH_RQ, MSG_RQ_ERROR, WQE_MASK, Env, Qp
 
 ALIVE = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQE)
 EPSN, QKEY = 0x200, 0x1234567
@@ -158,7 +158,7 @@ async def some(env, receivers, count, faults, extra=()):
         if strobe:
             strobes[strobe, who.qp.port] += 1
         if strobe:
-            events.append((VIOLATIONS[strobe], who.qp.qpn, fields["slid"]))
+            events.append((VIOLATIONS[strobe], who.qp.fields["qpn"], fields["slid"]))
         if taken:
             who.check(item, next(fetches), fields)
             accepted += 1
@@ -169,7 +169,9 @@ async def some(env, receivers, count, faults, extra=()):
             assert not item["cqe"]["valid"] and not item["rsp"]["valid"]
             dropped += 1
     assert next(fetches, None) is None
-    assert [(event["kind"], event["id"], event["syndrome"] << 8 | event["status"]) for event in out.ev] == events
+    told = [(event["kind"], event["gen"] << LINE_BITS | event["id"], event["syndrome"] << 8 | event["status"])
+            for event in out.ev]
+    assert told == events
     silent = sum(env.strobes.count[key] - before[key] for key in list(env.strobes.count) if key[0] in SILENT)
     assert violations(env) == +strobes and silent + sum((strobes - violations_of(before)).values()) == dropped
     return accepted

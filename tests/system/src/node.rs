@@ -55,8 +55,13 @@ impl Place {
 impl Node {
     /// Opens a function and makes a CQ for `cqe` completions.
     pub fn open(dev: SimDevice, cqe: u32) -> Result<Self> {
+        Self::open_with(dev, cqe, &OpenOptions::simulated())
+    }
+
+    /// The same, told how.
+    pub fn open_with(dev: SimDevice, cqe: u32, options: &OpenOptions) -> Result<Self> {
         let dev = Rc::new(dev);
-        let context = Context::open_with(dev.clone(), &OpenOptions::simulated())?;
+        let context = Context::open_with(dev.clone(), options)?;
         let pd = context.alloc_pd()?;
         let cq = context.create_cq(&CqOptions::new(cqe))?;
         Ok(Self { dev, context, pd, cq })

@@ -13,7 +13,7 @@ use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
 use hca_stages::{StageError, StageLog};
 use hca_switch::{EthSwitchConfig, IbSwitchConfig};
 use hca_timeline::{Timeline, TimelineError};
-use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp, Service};
+use hca_verbs::{BadWr, ConnectOptions, OpenOptions, QpCap, RawQp, Service};
 use thiserror::Error;
 
 use crate::node::{Dev, Node, connect};
@@ -104,6 +104,8 @@ pub struct RigConfig {
     pub managed: bool,
     /// Lines that the QPs of a function share; without it each has its own.
     pub lines: Option<u32>,
+    /// Function 0 gives its card memory for QPs without a line, where lines are shared.
+    pub context_memory: bool,
     /// What card 0's board has kept without power, where firmware runs on the card; without it what all boards have.
     pub flash: Option<Flash>,
 }
@@ -144,6 +146,7 @@ impl RigConfig {
             functions,
             function,
             managed: false,
+            context_memory: true,
             lines: None,
             flash: None,
         }
@@ -379,7 +382,15 @@ impl Rig {
         }
         let sim = Simulation::new(fabric);
         let open = |card| -> Result<Node, RigError> {
-            Ok(Node::open(sim.device(card, config.function)?, config.cqe)?)
+            let options = OpenOptions {
+                gives_context_memory: config.context_memory,
+                ..OpenOptions::simulated()
+            };
+            Ok(Node::open_with(
+                sim.device(card, config.function)?,
+                config.cqe,
+                &options,
+            )?)
         };
         let nodes = [open(cards[0])?, open(cards[1])?];
         Ok(Self {

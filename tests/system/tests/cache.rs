@@ -10,7 +10,9 @@ use hca_cosim::line_of;
 use hca_dev::DmaBuf;
 use hca_link::{FaultSpec, LinkKind};
 use hca_system_tests::{Dev, Node, Place, Rig, RigConfig, Rng, connect, path};
-use hca_verbs::{ConnectOptions, Mr, Mtu, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WrData};
+use hca_verbs::{
+    ConnectOptions, Mr, Mtu, QpCap, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WrData,
+};
 
 /// Of each function; RC has half of them.
 const LINES: u32 = 8;
@@ -26,6 +28,13 @@ struct Bench {
     rng: Rng,
 }
 
+/// Both links, and both places where QPs rest.
+fn everywhere() -> impl Iterator<Item = (LinkKind, bool)> {
+    BOTH_LINKS
+        .into_iter()
+        .flat_map(|link| [(link, true), (link, false)])
+}
+
 fn cap() -> QpCap {
     QpCap {
         max_send_wr: 8,
@@ -37,9 +46,11 @@ fn cap() -> QpCap {
 }
 
 impl Bench {
-    fn new(seed: u64, link: LinkKind, pairs: usize, faults: FaultSpec) -> Self {
+    /// In `memory` of function 0's, and moved by hardware, or in that of firmware.
+    fn new(seed: u64, link: LinkKind, pairs: usize, faults: FaultSpec, memory: bool) -> Self {
         let rig = Rig::new(&RigConfig {
             lines: Some(LINES),
+            context_memory: memory,
             faults,
             ..RigConfig::new(seed, link)
         })
@@ -162,9 +173,9 @@ impl Bench {
 /// Sixteen QPs of each card on four lines.
 #[test]
 fn qps_take_turns_on_few_lines() {
-    for link in BOTH_LINKS {
-        let mut bench = Bench::new(1, link, 16, FaultSpec::default());
-        bench.round(0);
+    for (link, memory) in everywhere() {
+        let mut bench = Bench::new(1, link, 16, FaultSpec::default(), memory);
+        (0..2).for_each(|number| bench.round(number));
     }
 }
 
@@ -172,8 +183,8 @@ fn qps_take_turns_on_few_lines() {
 #[test]
 #[ignore = "long: make soak"]
 fn soak_all_take_turns_over_a_bad_cable() {
-    for link in BOTH_LINKS {
-        let mut bench = Bench::new(2, link, 60, rooms::bad_cable());
+    for (link, memory) in everywhere() {
+        let mut bench = Bench::new(2, link, 60, rooms::bad_cable(), memory);
         (0..4).for_each(|number| bench.round(number));
     }
 }
@@ -182,7 +193,11 @@ fn soak_all_take_turns_over_a_bad_cable() {
 /// and their numbers are given out again.
 #[test]
 fn resting_qps_are_destroyed() {
-    let mut bench = Bench::new(3, LinkKind::Ethernet, 12, FaultSpec::default());
+    [true, false].into_iter().for_each(destroy_resting_qps);
+}
+
+fn destroy_resting_qps(memory: bool) {
+    let mut bench = Bench::new(3, LinkKind::Ethernet, 12, FaultSpec::default(), memory);
     for pair in 0..12 {
         bench.write(pair, pair, 4 * pair);
     }
@@ -288,8 +303,8 @@ impl Beside {
 #[test]
 fn a_function_is_reset_amid_misses() {
     const PAIRS: usize = 12;
-    for link in BOTH_LINKS {
-        let mut bench = Bench::new(5, link, 6, FaultSpec::default());
+    for (link, memory) in everywhere() {
+        let mut bench = Bench::new(5, link, 6, FaultSpec::default(), memory);
         let mut turn = 0;
         for run_cycles in [3_000, 20_000] {
             let mut dies = Beside::new(&bench.rig, PAIRS);
@@ -325,4 +340,39 @@ fn the_limit_is_the_truth() {
     assert_eq!(numbers.len(), made.len());
     let lines: HashSet<_> = numbers.iter().map(|qpn| line_of(*qpn)).collect();
     assert_eq!(lines.len() as u32, LINES / 2, "{lines:?}");
+}
+
+/// Function 0 of one card is opened anew, and its memory is gone with what rested there: QPs of function 1 that have
+/// their lines go on, the others are in ERR and can be destroyed, and new ones work, kept by firmware (decision 0082).
+#[test]
+fn what_rests_is_lost_with_function_0() {
+    const PAIRS: usize = 12;
+    let rig = Rig::new(&RigConfig {
+        lines: Some(LINES),
+        ..RigConfig::new(6, LinkKind::Ethernet)
+    })
+    .unwrap();
+    let mut beside = Beside::new(&rig, PAIRS);
+    beside.post();
+    beside.wait(&rig);
+    let _again = Node::open(rig.sim.device(rig.cards[0], 0).unwrap(), 64).unwrap();
+    let mut alive = 0;
+    for pair in &mut beside.pairs {
+        let state = pair[0].query().unwrap().qp_state;
+        assert!(matches!(state, QpState::Rts | QpState::Err), "{state:?}");
+        alive += usize::from(state == QpState::Rts);
+    }
+    assert_eq!(alive, LINES as usize / 2, "a QP in each line");
+    for pair in beside.pairs.drain(..) {
+        for mut qp in pair {
+            qp.destroy().unwrap();
+        }
+    }
+    for _ in 0..PAIRS {
+        let mut qps = [0, 1].map(|card: usize| beside.nodes[card].create_qp(cap(), false).unwrap());
+        connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+        beside.pairs.push(qps);
+    }
+    beside.post();
+    beside.wait(&rig);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hca_abi::{ABI_VERSION, HCA_ID, MAX_LOG_ADMIN_SIZE};
+use hca_abi::{ABI_VERSION, AdminStatus, HCA_ID, MAX_LOG_ADMIN_SIZE, SetContextMemoryCmd};
 use hca_dev::{Device, DmaBuf};
 use hca_regs as reg;
 
@@ -22,6 +22,8 @@ pub struct OpenOptions {
     pub ready_timeout_ns: u64,
     /// How long an admin command may take.
     pub command_timeout_ns: u64,
+    /// Function 0 gives the card the memory that it asks for, where QPs rest that have no line.
+    pub gives_context_memory: bool,
 }
 
 impl Default for OpenOptions {
@@ -31,6 +33,7 @@ impl Default for OpenOptions {
             admin_log_size: 4,
             ready_timeout_ns: 2_000_000_000,
             command_timeout_ns: 2_000_000_000,
+            gives_context_memory: true,
         }
     }
 }
@@ -61,6 +64,8 @@ pub struct FunctionInfo {
 pub struct Function<P: DevicePtr> {
     pub(crate) admin: AdminQueue<P>,
     pub(crate) keys: KeyTable,
+    /// Where QPs of the card rest that have no line.
+    contexts: Option<DmaBuf>,
     pub(crate) dev: P,
     info: FunctionInfo,
     ready_timeout_ns: u64,
@@ -104,12 +109,41 @@ impl<P: DevicePtr> Function<P> {
         let mut function = Self {
             admin,
             keys: KeyTable::default(),
+            contexts: None,
             dev,
             info,
             ready_timeout_ns: options.ready_timeout_ns,
         };
         function.nop()?;
+        if info.func == 0 && options.gives_context_memory {
+            function.give_context_memory()?;
+        }
         Ok(function)
+    }
+
+    /// Gives the card the memory that it asks function 0 for. Where other functions have QPs already it is too late:
+    /// firmware goes on keeping those that rest.
+    fn give_context_memory(&mut self) -> Result<(), DriverError> {
+        let log_bytes = self.query_device()?.log_context_bytes();
+        if log_bytes == 0 {
+            return Ok(());
+        }
+        let len_bytes = 1usize.checked_shl(log_bytes.into()).unwrap_or(usize::MAX);
+        let buf = self.dev.alloc_dma(len_bytes)?;
+        let mut cmd = SetContextMemoryCmd::new();
+        cmd.set_base(buf.iova());
+        cmd.set_bytes(len_bytes as u64);
+        match self.set_context_memory(&cmd) {
+            Ok(()) => self.contexts = Some(buf),
+            Err(DriverError::Admin(refusal)) if refusal.status == AdminStatus::InUse => {
+                self.dev.free_dma(buf)?
+            }
+            Err(error) => {
+                self.dev.free_dma(buf)?;
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// The device.
@@ -157,7 +191,13 @@ impl<P: DevicePtr> Drop for Function<P> {
     fn drop(&mut self) {
         // A card that does not answer can no longer be told anything; its memory is released all the same.
         let _ = reset(&*self.dev, self.ready_timeout_ns);
-        for memory in self.admin.memory().into_iter().chain(self.keys.end()) {
+        for memory in self
+            .admin
+            .memory()
+            .into_iter()
+            .chain(self.keys.end())
+            .chain(self.contexts.take())
+        {
             let _ = self.dev.free_dma(memory);
         }
     }

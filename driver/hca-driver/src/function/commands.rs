@@ -5,8 +5,8 @@ use hca_abi::{
     CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyCqCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
     ModifySrqCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
     QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, QueryRuleResult,
-    QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd,
-    SetKeyTableCmd, SetNodeDescCmd, SetPkeyCmd,
+    QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetContextMemoryCmd,
+    SetGidCmd, SetKeyTableCmd, SetNodeDescCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -270,6 +270,12 @@ impl<P: DevicePtr> Function<P> {
 
     pub(crate) fn issue_modify_mr(&mut self, cmd: &ModifyMrCmd) -> Result<(), DriverError> {
         self.admin.issue(AdminOpcode::ModifyMr, cmd.as_bytes()).map(drop)
+    }
+
+    pub(crate) fn set_context_memory(&mut self, cmd: &SetContextMemoryCmd) -> Result<(), DriverError> {
+        self.admin
+            .issue(AdminOpcode::SetContextMemory, cmd.as_bytes())
+            .map(drop)
     }
 
     pub(crate) fn set_key_table(&mut self, cmd: &SetKeyTableCmd) -> Result<(), DriverError> {

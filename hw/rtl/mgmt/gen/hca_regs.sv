@@ -122,6 +122,15 @@ module hca_regs (
             logic mad_status;
             logic mad_rx;
             logic mad_tx;
+            logic lines_ctrl;
+            logic lines_base_lo;
+            logic lines_base_hi;
+            logic lines_sel;
+            logic lines_holder;
+            logic lines_set;
+            logic lines_want_index;
+            logic lines_want;
+            logic lines_status;
             logic ctx_data;
             struct {
                 logic status;
@@ -218,6 +227,15 @@ module hca_regs (
         decoded_reg_strb.mgmt.mad_status = cpuif_req_masked & (cpuif_addr == 18'h100c8) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.mad_rx = cpuif_req_masked & (cpuif_addr == 18'h100cc) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.mad_tx = cpuif_req_masked & (cpuif_addr == 18'h100d0);
+        decoded_reg_strb.mgmt.lines_ctrl = cpuif_req_masked & (cpuif_addr == 18'h100d4);
+        decoded_reg_strb.mgmt.lines_base_lo = cpuif_req_masked & (cpuif_addr == 18'h100d8);
+        decoded_reg_strb.mgmt.lines_base_hi = cpuif_req_masked & (cpuif_addr == 18'h100dc);
+        decoded_reg_strb.mgmt.lines_sel = cpuif_req_masked & (cpuif_addr == 18'h100e0);
+        decoded_reg_strb.mgmt.lines_holder = cpuif_req_masked & (cpuif_addr == 18'h100e4) & !cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.lines_set = cpuif_req_masked & (cpuif_addr == 18'h100e8);
+        decoded_reg_strb.mgmt.lines_want_index = cpuif_req_masked & (cpuif_addr == 18'h100ec);
+        decoded_reg_strb.mgmt.lines_want = cpuif_req_masked & (cpuif_addr == 18'h100f0);
+        decoded_reg_strb.mgmt.lines_status = cpuif_req_masked & (cpuif_addr == 18'h100f4) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.ctx_data = cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_valid_rw |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
@@ -478,6 +496,80 @@ module hca_regs (
             } mad_tx;
             struct {
                 struct {
+                    logic next;
+                    logic load_next;
+                } enable;
+                struct {
+                    logic next;
+                    logic load_next;
+                } hold;
+                struct {
+                    logic [4:0] next;
+                    logic load_next;
+                } index_bits;
+            } lines_ctrl;
+            struct {
+                struct {
+                    logic [31:0] next;
+                    logic load_next;
+                } value;
+            } lines_base_lo;
+            struct {
+                struct {
+                    logic [31:0] next;
+                    logic load_next;
+                } value;
+            } lines_base_hi;
+            struct {
+                struct {
+                    logic [23:0] next;
+                    logic load_next;
+                } value;
+            } lines_sel;
+            struct {
+                struct {
+                    logic [23:0] next;
+                    logic load_next;
+                } qpn;
+                struct {
+                    logic next;
+                    logic load_next;
+                } valid;
+                struct {
+                    logic next;
+                    logic load_next;
+                } may_rest;
+                struct {
+                    logic next;
+                    logic load_next;
+                } go;
+            } lines_set;
+            struct {
+                struct {
+                    logic [16:0] next;
+                    logic load_next;
+                } index;
+                struct {
+                    logic [7:0] next;
+                    logic load_next;
+                } func;
+            } lines_want_index;
+            struct {
+                struct {
+                    logic [23:0] next;
+                    logic load_next;
+                } qpn;
+                struct {
+                    logic [1:0] next;
+                    logic load_next;
+                } kind;
+                struct {
+                    logic next;
+                    logic load_next;
+                } go;
+            } lines_want;
+            struct {
+                struct {
                     struct {
                         logic next;
                         logic load_next;
@@ -721,6 +813,65 @@ module hca_regs (
                     logic value;
                 } go;
             } mad_tx;
+            struct {
+                struct {
+                    logic value;
+                } enable;
+                struct {
+                    logic value;
+                } hold;
+                struct {
+                    logic [4:0] value;
+                } index_bits;
+            } lines_ctrl;
+            struct {
+                struct {
+                    logic [31:0] value;
+                } value;
+            } lines_base_lo;
+            struct {
+                struct {
+                    logic [31:0] value;
+                } value;
+            } lines_base_hi;
+            struct {
+                struct {
+                    logic [23:0] value;
+                } value;
+            } lines_sel;
+            struct {
+                struct {
+                    logic [23:0] value;
+                } qpn;
+                struct {
+                    logic value;
+                } valid;
+                struct {
+                    logic value;
+                } may_rest;
+                struct {
+                    logic value;
+                } go;
+            } lines_set;
+            struct {
+                struct {
+                    logic [16:0] value;
+                } index;
+                struct {
+                    logic [7:0] value;
+                } func;
+            } lines_want_index;
+            struct {
+                struct {
+                    logic [23:0] value;
+                } qpn;
+                struct {
+                    logic [1:0] value;
+                } kind;
+                struct {
+                    logic value;
+                } go;
+            } lines_want;
             struct {
                 struct {
                     struct {
@@ -1631,6 +1782,357 @@ module hca_regs (
         end
     end
     assign hwif_out.mgmt.mad_tx.go.value = field_storage.mgmt.mad_tx.go.value;
+    // Field: hca_regs.mgmt.lines_ctrl.enable
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_ctrl.enable.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_ctrl && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_ctrl.enable.value & ~decoded_wr_biten[0:0]) | (decoded_wr_data[0:0] & decoded_wr_biten[0:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_ctrl.enable.next = next_c;
+        field_combo.mgmt.lines_ctrl.enable.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_ctrl.enable.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.lines_ctrl.enable.load_next) begin
+                field_storage.mgmt.lines_ctrl.enable.value <= field_combo.mgmt.lines_ctrl.enable.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_ctrl.enable.value = field_storage.mgmt.lines_ctrl.enable.value;
+    // Field: hca_regs.mgmt.lines_ctrl.hold
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_ctrl.hold.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_ctrl && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_ctrl.hold.value & ~decoded_wr_biten[1:1]) | (decoded_wr_data[1:1] & decoded_wr_biten[1:1]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_ctrl.hold.next = next_c;
+        field_combo.mgmt.lines_ctrl.hold.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_ctrl.hold.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.lines_ctrl.hold.load_next) begin
+                field_storage.mgmt.lines_ctrl.hold.value <= field_combo.mgmt.lines_ctrl.hold.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_ctrl.hold.value = field_storage.mgmt.lines_ctrl.hold.value;
+    // Field: hca_regs.mgmt.lines_ctrl.index_bits
+    always_comb begin
+        automatic logic [4:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_ctrl.index_bits.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_ctrl && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_ctrl.index_bits.value & ~decoded_wr_biten[12:8]) | (decoded_wr_data[12:8] & decoded_wr_biten[12:8]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_ctrl.index_bits.next = next_c;
+        field_combo.mgmt.lines_ctrl.index_bits.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_ctrl.index_bits.value <= 5'h0;
+        end else begin
+            if(field_combo.mgmt.lines_ctrl.index_bits.load_next) begin
+                field_storage.mgmt.lines_ctrl.index_bits.value <= field_combo.mgmt.lines_ctrl.index_bits.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_ctrl.index_bits.value = field_storage.mgmt.lines_ctrl.index_bits.value;
+    // Field: hca_regs.mgmt.lines_base_lo.value
+    always_comb begin
+        automatic logic [31:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_base_lo.value.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_base_lo && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_base_lo.value.value & ~decoded_wr_biten[31:0]) | (decoded_wr_data[31:0] & decoded_wr_biten[31:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_base_lo.value.next = next_c;
+        field_combo.mgmt.lines_base_lo.value.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_base_lo.value.value <= 32'h0;
+        end else begin
+            if(field_combo.mgmt.lines_base_lo.value.load_next) begin
+                field_storage.mgmt.lines_base_lo.value.value <= field_combo.mgmt.lines_base_lo.value.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_base_lo.value.value = field_storage.mgmt.lines_base_lo.value.value;
+    // Field: hca_regs.mgmt.lines_base_hi.value
+    always_comb begin
+        automatic logic [31:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_base_hi.value.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_base_hi && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_base_hi.value.value & ~decoded_wr_biten[31:0]) | (decoded_wr_data[31:0] & decoded_wr_biten[31:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_base_hi.value.next = next_c;
+        field_combo.mgmt.lines_base_hi.value.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_base_hi.value.value <= 32'h0;
+        end else begin
+            if(field_combo.mgmt.lines_base_hi.value.load_next) begin
+                field_storage.mgmt.lines_base_hi.value.value <= field_combo.mgmt.lines_base_hi.value.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_base_hi.value.value = field_storage.mgmt.lines_base_hi.value.value;
+    // Field: hca_regs.mgmt.lines_sel.value
+    always_comb begin
+        automatic logic [23:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_sel.value.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_sel && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_sel.value.value & ~decoded_wr_biten[23:0]) | (decoded_wr_data[23:0] & decoded_wr_biten[23:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_sel.value.next = next_c;
+        field_combo.mgmt.lines_sel.value.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_sel.value.value <= 24'h0;
+        end else begin
+            if(field_combo.mgmt.lines_sel.value.load_next) begin
+                field_storage.mgmt.lines_sel.value.value <= field_combo.mgmt.lines_sel.value.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_sel.value.value = field_storage.mgmt.lines_sel.value.value;
+    // Field: hca_regs.mgmt.lines_set.qpn
+    always_comb begin
+        automatic logic [23:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_set.qpn.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_set && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_set.qpn.value & ~decoded_wr_biten[23:0]) | (decoded_wr_data[23:0] & decoded_wr_biten[23:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_set.qpn.next = next_c;
+        field_combo.mgmt.lines_set.qpn.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_set.qpn.value <= 24'h0;
+        end else begin
+            if(field_combo.mgmt.lines_set.qpn.load_next) begin
+                field_storage.mgmt.lines_set.qpn.value <= field_combo.mgmt.lines_set.qpn.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_set.qpn.value = field_storage.mgmt.lines_set.qpn.value;
+    // Field: hca_regs.mgmt.lines_set.valid
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_set.valid.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_set && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_set.valid.value & ~decoded_wr_biten[24:24]) | (decoded_wr_data[24:24] & decoded_wr_biten[24:24]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_set.valid.next = next_c;
+        field_combo.mgmt.lines_set.valid.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_set.valid.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.lines_set.valid.load_next) begin
+                field_storage.mgmt.lines_set.valid.value <= field_combo.mgmt.lines_set.valid.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_set.valid.value = field_storage.mgmt.lines_set.valid.value;
+    // Field: hca_regs.mgmt.lines_set.may_rest
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_set.may_rest.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_set && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_set.may_rest.value & ~decoded_wr_biten[25:25]) | (decoded_wr_data[25:25] & decoded_wr_biten[25:25]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_set.may_rest.next = next_c;
+        field_combo.mgmt.lines_set.may_rest.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_set.may_rest.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.lines_set.may_rest.load_next) begin
+                field_storage.mgmt.lines_set.may_rest.value <= field_combo.mgmt.lines_set.may_rest.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_set.may_rest.value = field_storage.mgmt.lines_set.may_rest.value;
+    // Field: hca_regs.mgmt.lines_set.go
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_set.go.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_set && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_set.go.value & ~decoded_wr_biten[31:31]) | (decoded_wr_data[31:31] & decoded_wr_biten[31:31]);
+            load_next_c = '1;
+        end else begin // singlepulse clears back to 0
+            next_c = '0;
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_set.go.next = next_c;
+        field_combo.mgmt.lines_set.go.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_set.go.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.lines_set.go.load_next) begin
+                field_storage.mgmt.lines_set.go.value <= field_combo.mgmt.lines_set.go.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_set.go.value = field_storage.mgmt.lines_set.go.value;
+    // Field: hca_regs.mgmt.lines_want_index.index
+    always_comb begin
+        automatic logic [16:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_want_index.index.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_want_index && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_want_index.index.value & ~decoded_wr_biten[16:0]) | (decoded_wr_data[16:0] & decoded_wr_biten[16:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_want_index.index.next = next_c;
+        field_combo.mgmt.lines_want_index.index.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_want_index.index.value <= 17'h0;
+        end else begin
+            if(field_combo.mgmt.lines_want_index.index.load_next) begin
+                field_storage.mgmt.lines_want_index.index.value <= field_combo.mgmt.lines_want_index.index.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_want_index.index.value = field_storage.mgmt.lines_want_index.index.value;
+    // Field: hca_regs.mgmt.lines_want_index.func
+    always_comb begin
+        automatic logic [7:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_want_index.func.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_want_index && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_want_index.func.value & ~decoded_wr_biten[31:24]) | (decoded_wr_data[31:24] & decoded_wr_biten[31:24]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_want_index.func.next = next_c;
+        field_combo.mgmt.lines_want_index.func.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_want_index.func.value <= 8'h0;
+        end else begin
+            if(field_combo.mgmt.lines_want_index.func.load_next) begin
+                field_storage.mgmt.lines_want_index.func.value <= field_combo.mgmt.lines_want_index.func.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_want_index.func.value = field_storage.mgmt.lines_want_index.func.value;
+    // Field: hca_regs.mgmt.lines_want.qpn
+    always_comb begin
+        automatic logic [23:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_want.qpn.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_want && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_want.qpn.value & ~decoded_wr_biten[23:0]) | (decoded_wr_data[23:0] & decoded_wr_biten[23:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_want.qpn.next = next_c;
+        field_combo.mgmt.lines_want.qpn.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_want.qpn.value <= 24'h0;
+        end else begin
+            if(field_combo.mgmt.lines_want.qpn.load_next) begin
+                field_storage.mgmt.lines_want.qpn.value <= field_combo.mgmt.lines_want.qpn.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_want.qpn.value = field_storage.mgmt.lines_want.qpn.value;
+    // Field: hca_regs.mgmt.lines_want.kind
+    always_comb begin
+        automatic logic [1:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_want.kind.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_want && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_want.kind.value & ~decoded_wr_biten[25:24]) | (decoded_wr_data[25:24] & decoded_wr_biten[25:24]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_want.kind.next = next_c;
+        field_combo.mgmt.lines_want.kind.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_want.kind.value <= 2'h0;
+        end else begin
+            if(field_combo.mgmt.lines_want.kind.load_next) begin
+                field_storage.mgmt.lines_want.kind.value <= field_combo.mgmt.lines_want.kind.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_want.kind.value = field_storage.mgmt.lines_want.kind.value;
+    // Field: hca_regs.mgmt.lines_want.go
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.lines_want.go.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.lines_want && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.lines_want.go.value & ~decoded_wr_biten[31:31]) | (decoded_wr_data[31:31] & decoded_wr_biten[31:31]);
+            load_next_c = '1;
+        end else begin // singlepulse clears back to 0
+            next_c = '0;
+            load_next_c = '1;
+        end
+        field_combo.mgmt.lines_want.go.next = next_c;
+        field_combo.mgmt.lines_want.go.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.lines_want.go.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.lines_want.go.load_next) begin
+                field_storage.mgmt.lines_want.go.value <= field_combo.mgmt.lines_want.go.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.lines_want.go.value = field_storage.mgmt.lines_want.go.value;
     // External region: hca_regs.mgmt.ctx_data
     assign hwif_out.mgmt.ctx_data.req = decoded_reg_strb.mgmt.ctx_data;
     assign hwif_out.mgmt.ctx_data.addr = decoded_addr[7:0];
@@ -2210,6 +2712,42 @@ module hca_regs (
         if(rd_mux_addr == 18'h100d0) begin
             readback_data_var[9:0] = field_storage.mgmt.mad_tx.bytes.value;
             readback_data_var[16] = field_storage.mgmt.mad_tx.port.value;
+        end
+        if(rd_mux_addr == 18'h100d4) begin
+            readback_data_var[0] = field_storage.mgmt.lines_ctrl.enable.value;
+            readback_data_var[1] = field_storage.mgmt.lines_ctrl.hold.value;
+            readback_data_var[12:8] = field_storage.mgmt.lines_ctrl.index_bits.value;
+        end
+        if(rd_mux_addr == 18'h100d8) begin
+            readback_data_var[31:0] = field_storage.mgmt.lines_base_lo.value.value;
+        end
+        if(rd_mux_addr == 18'h100dc) begin
+            readback_data_var[31:0] = field_storage.mgmt.lines_base_hi.value.value;
+        end
+        if(rd_mux_addr == 18'h100e0) begin
+            readback_data_var[23:0] = field_storage.mgmt.lines_sel.value.value;
+        end
+        if(rd_mux_addr == 18'h100e4) begin
+            readback_data_var[23:0] = hwif_in.mgmt.lines_holder.qpn.next;
+            readback_data_var[24] = hwif_in.mgmt.lines_holder.valid.next;
+            readback_data_var[25] = hwif_in.mgmt.lines_holder.may_rest.next;
+        end
+        if(rd_mux_addr == 18'h100e8) begin
+            readback_data_var[23:0] = field_storage.mgmt.lines_set.qpn.value;
+            readback_data_var[24] = field_storage.mgmt.lines_set.valid.value;
+            readback_data_var[25] = field_storage.mgmt.lines_set.may_rest.value;
+        end
+        if(rd_mux_addr == 18'h100ec) begin
+            readback_data_var[16:0] = field_storage.mgmt.lines_want_index.index.value;
+            readback_data_var[31:24] = field_storage.mgmt.lines_want_index.func.value;
+        end
+        if(rd_mux_addr == 18'h100f0) begin
+            readback_data_var[23:0] = field_storage.mgmt.lines_want.qpn.value;
+            readback_data_var[25:24] = field_storage.mgmt.lines_want.kind.value;
+        end
+        if(rd_mux_addr == 18'h100f4) begin
+            readback_data_var[0] = hwif_in.mgmt.lines_status.held.next;
+            readback_data_var[1] = hwif_in.mgmt.lines_status.room.next;
         end
         if((rd_mux_addr >= 18'h10100) && (rd_mux_addr <= 18'h10100 + 18'hff)) begin
             readback_data_var = hwif_in.mgmt.ctx_data.rd_data;

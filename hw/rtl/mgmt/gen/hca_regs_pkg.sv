@@ -263,6 +263,37 @@ package hca_regs_pkg;
     } hca_regs__mgmt__mad_status__in_t;
 
     typedef struct {
+        logic [23:0] next;
+    } hca_regs__mgmt__lines_holder__qpn__in_t;
+
+    typedef struct {
+        logic next;
+    } hca_regs__mgmt__lines_holder__valid__in_t;
+
+    typedef struct {
+        logic next;
+    } hca_regs__mgmt__lines_holder__may_rest__in_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_holder__qpn__in_t qpn;
+        hca_regs__mgmt__lines_holder__valid__in_t valid;
+        hca_regs__mgmt__lines_holder__may_rest__in_t may_rest;
+    } hca_regs__mgmt__lines_holder__in_t;
+
+    typedef struct {
+        logic next;
+    } hca_regs__mgmt__lines_status__held__in_t;
+
+    typedef struct {
+        logic next;
+    } hca_regs__mgmt__lines_status__room__in_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_status__held__in_t held;
+        hca_regs__mgmt__lines_status__room__in_t room;
+    } hca_regs__mgmt__lines_status__in_t;
+
+    typedef struct {
         logic rd_ack;
         logic [31:0] rd_data;
         logic wr_ack;
@@ -323,6 +354,8 @@ package hca_regs_pkg;
         hca_regs__mgmt__num_vls__in_t num_vls;
         hca_regs__mgmt__link_data__in_t link_data;
         hca_regs__mgmt__mad_status__in_t mad_status;
+        hca_regs__mgmt__lines_holder__in_t lines_holder;
+        hca_regs__mgmt__lines_status__in_t lines_status;
         hca_regs__mgmt__ctx_data__in_t ctx_data;
         hca_regs__mgmt__fnx__in_t fn[16];
         hca_regs__mgmt__portx__in_t port[2];
@@ -581,6 +614,102 @@ package hca_regs_pkg;
     } hca_regs__mgmt__mad_tx__out_t;
 
     typedef struct {
+        logic value;
+    } hca_regs__mgmt__lines_ctrl__enable__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__lines_ctrl__hold__out_t;
+
+    typedef struct {
+        logic [4:0] value;
+    } hca_regs__mgmt__lines_ctrl__index_bits__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_ctrl__enable__out_t enable;
+        hca_regs__mgmt__lines_ctrl__hold__out_t hold;
+        hca_regs__mgmt__lines_ctrl__index_bits__out_t index_bits;
+    } hca_regs__mgmt__lines_ctrl__out_t;
+
+    typedef struct {
+        logic [31:0] value;
+    } hca_regs__mgmt__lines_base_lo__value__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_base_lo__value__out_t value;
+    } hca_regs__mgmt__lines_base_lo__out_t;
+
+    typedef struct {
+        logic [31:0] value;
+    } hca_regs__mgmt__lines_base_hi__value__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_base_hi__value__out_t value;
+    } hca_regs__mgmt__lines_base_hi__out_t;
+
+    typedef struct {
+        logic [23:0] value;
+    } hca_regs__mgmt__lines_sel__value__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_sel__value__out_t value;
+    } hca_regs__mgmt__lines_sel__out_t;
+
+    typedef struct {
+        logic [23:0] value;
+    } hca_regs__mgmt__lines_set__qpn__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__lines_set__valid__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__lines_set__may_rest__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__lines_set__go__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_set__qpn__out_t qpn;
+        hca_regs__mgmt__lines_set__valid__out_t valid;
+        hca_regs__mgmt__lines_set__may_rest__out_t may_rest;
+        hca_regs__mgmt__lines_set__go__out_t go;
+    } hca_regs__mgmt__lines_set__out_t;
+
+    typedef struct {
+        logic [16:0] value;
+    } hca_regs__mgmt__lines_want_index__index__out_t;
+
+    typedef struct {
+        logic [7:0] value;
+    } hca_regs__mgmt__lines_want_index__func__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_want_index__index__out_t index;
+        hca_regs__mgmt__lines_want_index__func__out_t func;
+    } hca_regs__mgmt__lines_want_index__out_t;
+
+    typedef struct {
+        logic [23:0] value;
+    } hca_regs__mgmt__lines_want__qpn__out_t;
+
+    typedef struct {
+        logic [1:0] value;
+    } hca_regs__mgmt__lines_want__kind__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__lines_want__go__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__lines_want__qpn__out_t qpn;
+        hca_regs__mgmt__lines_want__kind__out_t kind;
+        hca_regs__mgmt__lines_want__go__out_t go;
+    } hca_regs__mgmt__lines_want__out_t;
+
+    typedef struct {
         logic req;
         logic [7:0] addr;
         logic req_is_wr;
@@ -741,6 +870,13 @@ package hca_regs_pkg;
         hca_regs__mgmt__link_data__out_t link_data;
         hca_regs__mgmt__mad_rx__out_t mad_rx;
         hca_regs__mgmt__mad_tx__out_t mad_tx;
+        hca_regs__mgmt__lines_ctrl__out_t lines_ctrl;
+        hca_regs__mgmt__lines_base_lo__out_t lines_base_lo;
+        hca_regs__mgmt__lines_base_hi__out_t lines_base_hi;
+        hca_regs__mgmt__lines_sel__out_t lines_sel;
+        hca_regs__mgmt__lines_set__out_t lines_set;
+        hca_regs__mgmt__lines_want_index__out_t lines_want_index;
+        hca_regs__mgmt__lines_want__out_t lines_want;
         hca_regs__mgmt__ctx_data__out_t ctx_data;
         hca_regs__mgmt__fnx__out_t fn[16];
         hca_regs__mgmt__portx__out_t port[2];

@@ -1,0 +1,5 @@
+// Lines that change hands.
+hw/rtl/lines/hca_line_queue.sv
+hw/rtl/lines/hca_line_slots.sv
+hw/rtl/lines/hca_line_store.sv
+hw/rtl/lines/hca_lines.sv
