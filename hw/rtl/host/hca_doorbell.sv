@@ -25,7 +25,7 @@ module hca_doorbell
   input  qpc_wr_t     qpc_wr_i,
   input  line_shut_t  shut_i,       // never with a context write
   input  logic        lines_on_i,
-  output logic        miss_valid_o,
+  output logic        miss_valid_o, // offered once: what is not taken goes to firmware
   input  logic        miss_ready_i,
   output line_want_t  miss_o,
   input  logic        again_valid_i,
@@ -250,8 +250,8 @@ module hca_doorbell
   assign on_rq = on_rq_q && owner.state != QpsReset;
   assign on_sq = on_sq_q && owner.state >= QpsRts && owner.state <= QpsErr;
 
-  // A QP that has not the row now: firmware knows whether there is one, and keeps the index for it.
-  assign miss = (on_sq_q || on_rq_q) && owner.shared && !same;
+  // A QP that has not the row now, which is of its function: hca_lines, or firmware, knows whether there is one.
+  assign miss = (on_sq_q || on_rq_q) && owner.shared && owner.func == func_q && !same;
 
   assign bad = !(is_sq_q || is_rq_q || missed_q || old_q || on_cq_q || on_eq_q || on_srq_q || on_admin_q);
 
