@@ -138,7 +138,7 @@ module hca_doorbell
       .clk_i,
       .we_i   (qpc_wr_valid_i || shut_i.valid),
       .waddr_i(qpc_wr_valid_i ? qpc_wr_i.qpn : shut_i.line),
-      .wdata_i(!qpc_wr_valid_i && shut_i.shut),
+      .wdata_i(!qpc_wr_valid_i && (shut_i.shut || shut_i.drain)),
       .re_i   (accept),
       .raddr_i(in_line),
       .rdata_o(shut)

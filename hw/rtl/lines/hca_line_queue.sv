@@ -1,12 +1,15 @@
 // QPs that want their lines, in the order in which they came: doorbells, packets that were dropped, and what firmware
-// wants. A packet that finds no room is not known of. Whoever cannot have its line yet comes again from a queue of its
-// own, one of them every 16 cycles. Doorbells wait for nothing here: without room_o hca_doorbell takes another way.
+// wants. A packet that finds no room is not known of, nor is one of the QP of the packet before that still waits. Doorbells wait for nothing here: without room hca_doorbell takes
+// another way. Who cannot have its line yet comes again from queues of their own: one of those every 4 cycles, and of
+// those for whom a line's holder is to leave, where hca_rx_ctrl is asked, every 16.
 module hca_line_queue
   import hca_pkg::*;
 #(
-  parameter int unsigned Depth = 512,
-  parameter int unsigned Again = 128,
-  localparam int unsigned AgainW = $clog2(Again) + 1
+  parameter int unsigned Depth  = 512,
+  parameter int unsigned Again  = 512,
+  parameter int unsigned Drains = 128,
+  localparam int unsigned AgainW = $clog2(Again) + 1,
+  localparam int unsigned DrainW = $clog2(Drains) + 1
 ) (
   input  logic              clk_i,
   input  logic              rst_i,
@@ -18,20 +21,27 @@ module hca_line_queue
   input  logic              fw_valid_i,     // strobe, only with fw_room_o
   output logic              fw_room_o,
   input  line_want_t        fw_i,
-  input  logic              again_valid_i,  // strobe: there is room, by again_count_o
+  input  logic              again_valid_i,  // strobe: there is room, by the counts
+  input  logic              again_drains_i,
   input  line_want_t        again_i,
   output logic [AgainW-1:0] again_count_o,
+  output logic [DrainW-1:0] drain_count_o,
   input  logic              fresh_en_i,     // else only those that come again
   output logic              out_valid_o,
   input  logic              out_ready_i,
+  output logic              out_drains_o,
   output line_want_t        out_o
 );
 
   localparam int unsigned W = $bits(line_want_t);
+  localparam logic [3:0] AgainPace = 4'd3, DrainPace = 4'd15;
 
-  logic       pkt_q, fw_q, in_valid, in_ready, fresh_valid, again_valid, takes_again, unused_ready;
-  line_want_t pkt_want_q, fw_want_q, in, fresh, again;
-  logic [3:0] pace_q;
+  logic       pkt_q, fw_q, in_valid, in_ready, fresh_valid, again_there, drain_there, takes_again, takes_drain;
+  logic       again_valid, drain_valid;
+  logic [1:0] unused_ready;
+  line_want_t pkt_want_q, fw_want_q, in, fresh, again, drain;
+  logic [3:0] again_pace_q, drain_pace_q;
+  logic       last_q, is_last, last_leaves, takes_fresh;
 
   assign fw_room_o  = !fw_q;
   assign in_valid   = fw_q || pkt_q || db_valid_i;
@@ -40,34 +50,56 @@ module hca_line_queue
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {fw_q, pkt_q} <= '0;
-      pace_q        <= '0;
+      {fw_q, pkt_q}                <= '0;
+      {again_pace_q, drain_pace_q} <= '0;
     end else begin
       if (fw_valid_i) fw_q <= 1'b1;
       else if (in_ready) fw_q <= 1'b0;
-      if (pkt_valid_i) pkt_q <= 1'b1;
+      if (pkt_valid_i && !is_last) pkt_q <= 1'b1;
       else if (in_ready && !fw_q) pkt_q <= 1'b0;
-      if (takes_again) pace_q <= '1;
-      else if (pace_q != '0) pace_q <= pace_q - 4'd1;
+      if (takes_again) again_pace_q <= AgainPace;
+      else if (again_pace_q != '0) again_pace_q <= again_pace_q - 4'd1;
+      if (takes_drain) drain_pace_q <= DrainPace;
+      else if (drain_pace_q != '0) drain_pace_q <= drain_pace_q - 4'd1;
     end
     if (fw_valid_i) fw_want_q <= fw_i;
     if (pkt_valid_i) pkt_want_q <= pkt_i;
+    // The newest packet that waits: cleared when it leaves.
+    if (rst_i) last_q <= 1'b0;
+    else if (pkt_valid_i) last_q <= 1'b1;
+    else if (last_leaves) last_q <= 1'b0;
   end
 
-  hca_fifo #(.Width(W), .Depth(Depth)) u_fresh (
-    .clk_i, .rst_i, .in_valid_i(in_valid), .in_ready_o(in_ready), .in_i(in),
-    .out_valid_o(fresh_valid), .out_ready_i(out_ready_i && fresh_en_i && !again_valid), .out_o(fresh), .count_o()
-  );
+  assign takes_fresh = out_ready_i && fresh_valid && fresh_en_i && !again_valid && !drain_valid;
+  assign last_leaves = takes_fresh && fresh.kind == MissAsk && fresh.qpn == pkt_want_q.qpn;
+  assign is_last     = last_q && pkt_i.qpn == pkt_want_q.qpn && !last_leaves;
 
-  logic again_there;
+  hca_fifo #(.Width(W), .Depth(Depth)) u_fresh (
+    .clk_i, .rst_i, .in_valid_i(in_valid), .in_ready_o(in_ready), .in_i(in), .out_valid_o(fresh_valid),
+    .out_ready_i(takes_fresh), .out_o(fresh), .count_o()
+  );
   hca_fifo #(.Width(W), .Depth(Again)) u_again (
-    .clk_i, .rst_i, .in_valid_i(again_valid_i), .in_ready_o(unused_ready), .in_i(again_i),
+    .clk_i, .rst_i, .in_valid_i(again_valid_i && !again_drains_i), .in_ready_o(unused_ready[0]), .in_i(again_i),
     .out_valid_o(again_there), .out_ready_i(takes_again), .out_o(again), .count_o(again_count_o)
   );
+  hca_fifo #(.Width(W), .Depth(Drains)) u_drain (
+    .clk_i, .rst_i, .in_valid_i(again_valid_i && again_drains_i), .in_ready_o(unused_ready[1]), .in_i(again_i),
+    .out_valid_o(drain_there), .out_ready_i(takes_drain), .out_o(drain), .count_o(drain_count_o)
+  );
 
-  assign again_valid = again_there && pace_q == '0;
-  assign takes_again = again_valid && out_ready_i;
-  assign out_valid_o = again_valid || (fresh_valid && fresh_en_i);
-  assign out_o       = again_valid ? again : fresh;
+  assign drain_valid  = drain_there && drain_pace_q == '0;
+  assign again_valid  = again_there && again_pace_q == '0;
+  assign takes_drain  = drain_valid && out_ready_i;
+  assign takes_again  = again_valid && !drain_valid && out_ready_i;
+  assign out_valid_o  = drain_valid || again_valid || (fresh_valid && fresh_en_i);
+  assign out_drains_o = drain_valid;
+  assign out_o        = drain_valid ? drain : again_valid ? again : fresh;
+
+  `ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!again_valid_i || (again_drains_i ? unused_ready[1] : unused_ready[0]))
+      else $error("hca_line_queue: one that comes again finds no room");
+  end
+  `endif
 
 endmodule

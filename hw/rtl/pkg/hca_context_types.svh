@@ -32,10 +32,18 @@
     wqe_idx_t    pi;
   } line_want_t;
 
-  // Doors of a line: shut, whoever has it misses, too; a context write opens them. A strobe.
+  // A QP that has its line now and hears of it, or (later) looks again.
+  typedef struct packed {
+    logic       later;
+    line_want_t want;
+  } line_fin_t;
+
+  // Doors of a line: shut, whoever has it misses, too; drain, its doorbells do, so that it soon has nothing to do. A
+  // context write opens them. A strobe.
   typedef struct packed {
     logic           valid;
     logic [QpW-1:0] line;
+    logic           drain;
     logic           shut;
   } line_shut_t;
 
@@ -45,6 +53,18 @@
     logic        valid;
     logic [23:0] qpn;
   } line_holder_t;
+
+  // A line, for hca_lines.
+  localparam int unsigned LineSlots = 64;  // QPs on their way into their lines
+  typedef logic [$clog2(LineSlots)-1:0] line_slot_t;
+  typedef logic [11:0] line_since_t;       // in 256 cycles
+  typedef struct packed {
+    line_holder_t who;
+    logic         busy;   // somebody else is on its way into the line, in this place
+    line_slot_t   slot;
+    logic         drain;  // its holder is to leave, and gets no doorbells
+    line_since_t  since;  // the holder has had it, or is to leave
+  } line_row_t;
 
   // What registers say of context memory, and write to it.
   typedef struct packed {

@@ -28,6 +28,7 @@ module hca_requester
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
   output logic           made_valid_o,        // a packet was made
   output tx_made_t       made_o,
+  input  logic           qpc_soon_i,       // one is to come: turns may pause for it already
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -131,7 +132,7 @@ module hca_requester
 
   hca_sq_sched #(.Slots(Slots)) u_sched (
     .clk_i, .rst_i, .ib_i, .sl_open_i, .rate_open_i,
-    .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
+    .qpc_soon_i, .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i,
     .ack_upd_valid_i, .ack_upd_ready_o, .ack_upd_i,
     .rd_placed_valid_i,

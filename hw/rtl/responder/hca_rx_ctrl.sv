@@ -462,9 +462,10 @@ module hca_rx_ctrl
     .qpn_i(qpn_q), .ctx_i(ctx), .msg_i(msg_q), .item_o(own_item)
   );
 
-  // The peer is told what is expected: a request of it was dropped while the QP had no row.
+  // The peer is told what is expected, once: requests of it were dropped while the QP had no row.
   assign asks      = (qpc_apply && qpc_wr_i.qpc.asks_again)
-                     || (look_done_o && look_asks_i && kept_ctx.rx_ok && !kept_st.dead);
+                     || (look_done_o && look_asks_i && kept_ctx.rx_ok && !kept_st.dead
+                         && !kept_st.resp.nak_sent);
   assign item_push = state_q == StResp || leaves || asks || (state_q == StTell && credits != '0)
                      || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);

@@ -49,25 +49,31 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
-  logic shut;
+  logic shut, drain, stops;
   if (HasContextMemory) begin : gen_shut
     hca_ram_1r1w #(
-      .Width(1),
+      .Width(2),
       .Depth(NumQps)
     ) u_shut (
       .clk_i,
       .we_i   (we_i || shut_i.valid),
       .waddr_i(we_i ? wr_qpn_i : shut_i.line),
-      .wdata_i(!we_i && shut_i.shut),
+      .wdata_i({!we_i && shut_i.drain, !we_i && shut_i.shut}),
       .re_i   (rd_en_i),
       .raddr_i(rd_qpn_i),
-      .rdata_o(shut)
+      .rdata_o({drain, shut})
     );
   end else begin : gen_no_shut
     logic unused_shut;
     assign unused_shut = ^shut_i;
-    assign shut        = 1'b0;
+    assign {drain, shut} = '0;
   end
+
+  // Who is to leave its line begins no answer that takes time.
+  assign stops = ctx_i.is_shut || shut
+                 || (drain && ctx_i.is_rc
+                     && rxd_i.opcode[4:0] inside {BthRcReadRequest[4:0], BthRcCmpSwap[4:0], BthRcFetchAdd[4:0],
+                                                  BthRcFlush[4:0], BthRcAtomicWrite[4:0]});
 
   // The port of a frame is its rule's to judge. An initiator of XRC takes answers, a target requests.
   assign answer  = rxd_i.opcode[4:0] inside {[BthRcReadResponseFirst[4:0]:BthRcAtomicAcknowledge[4:0]]};
@@ -76,13 +82,12 @@ module hca_rx_filter
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_raw ? rxd_i.opcode[7:5] == 3'(ServiceRaw)
                        : ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign alive   = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && !shut && ctx_i.rx_ok && !dead_i
-                   && rxd_i.kind != RxdEnd;
+  assign alive   = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !stops && ctx_i.rx_ok && !dead_i && rxd_i.kind != RxdEnd;
   assign here    = alive && (ctx_i.is_raw || rxd_i.port == ctx_i.port);
   assign asks    = alive && mine && ctx_i.is_armed && rxd_i.mig_req;
   assign live    = here && mine && !asks;
   assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
-  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut || shut)
+  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || stops)
                           && rxd_i.kind == RxdQp;
 
   // QP1 is of every partition of its port, and says which one a datagram was of (KEY-16, KEY-21).

@@ -418,6 +418,7 @@ package hca_rx_pkg;
     s.ack.blk_ok     = 1'b0;
     s.resp.rd_pushed = '0;
     s.resp.rd_again  = 1'b0;
+    s.resp.nak_sent  = 1'b0;   // what came since then was dropped
     return s;
   endfunction
 

@@ -179,8 +179,8 @@ module hca_core
   push_wr_t push_wr; qp_db_t sq_db, rq_db; cq_db_t cq_db; eq_db_t eq_db; srq_db_t srq_db;
   logic     srq_db_valid, srq_db_ready;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
-  logic         db_miss_valid, db_miss_ready, again_valid, again_ready, door_free, quiet, look_valid, look_done,
-                look_asks, pkt_miss, record_wr_valid, record_wr_ready, lines_held, lines_room, sq_req_valid,
+  logic         qpc_soon, db_miss_valid, db_miss_ready, again_valid, again_ready, door_free, quiet, look_valid,
+                look_done, look_asks, pkt_miss, record_wr_valid, record_wr_ready, lines_held, lines_room, sq_req_valid,
                 sq_req_ready, sq_rsp_valid, sq_rsp_ready;
   line_want_t   db_miss, again; line_shut_t line_shut; lines_cfg_t lines_cfg; line_holder_t line_holder;
   record_wr_t   record_wr; dma_rd_req_t sq_req; logic [7:0] fence_enter, fence_leave; logic [QpW-1:0] look_line;
@@ -252,7 +252,7 @@ module hca_core
     .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .class_i(eth_class), .push_wr_i(push_wr),
     .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid), .now_i,
     .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[0]), .cc_sent_ready_i(cc_sent_ready[0]),
-    .cc_sent_o(cc_sent[0]), .held_o(qps_held[0]), .qpc_wr_valid_i(qpc_valid[QpcReq]),
+    .cc_sent_o(cc_sent[0]), .held_o(qps_held[0]), .qpc_soon_i(qpc_soon), .qpc_wr_valid_i(qpc_valid[QpcReq]),
     .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr), .sq_db_valid_i(sq_db_fork_valid[0]),
     .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db), .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready),
     .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
@@ -447,12 +447,12 @@ module hca_core
     .qpc_ready_i(qpc_ready), .qpc_o(qpc_wr), .record_i(record), .quiet_i(quiet), .look_valid_o(look_valid),
     .look_done_i(look_done), .look_asks_o(look_asks), .look_line_o(look_line), .shut_o(line_shut),
     .db_miss_valid_i(db_miss_valid), .db_miss_ready_o(db_miss_ready), .db_miss_i(db_miss), .pkt_miss_i(pkt_miss),
-    .pkt_miss_qpn_i(rxd.dest_qpn), .again_valid_o(again_valid), .again_ready_i(again_ready), .again_o(again),
-    .door_free_i(door_free), .enter_i(fence_enter), .leave_i(fence_leave), .sq_req_valid_i(sq_req_valid),
-    .sq_req_ready_o(sq_req_ready), .sq_req_i(sq_req), .sq_rsp_valid_o(sq_rsp_valid), .sq_rsp_ready_i(sq_rsp_ready),
-    .req_valid_o(rreq_valid[RdSq]), .req_ready_i(rreq_ready[RdSq]), .req_o(rreq[RdSq]), .rsp_valid_i(rrsp_valid[RdSq]),
-    .rsp_ready_o(rrsp_ready[RdSq]), .rsp_i(rrsp[RdSq]), .wr_valid_o(wr_valid[WrLines]), .wr_ready_i(wr_ready[WrLines]),
-    .wr_o(wr[WrLines])
+    .pkt_miss_qpn_i(rxd.dest_qpn), .qpc_soon_o(qpc_soon), .again_valid_o(again_valid), .again_ready_i(again_ready),
+    .again_o(again), .door_free_i(door_free), .enter_i(fence_enter), .leave_i(fence_leave),
+    .sq_req_valid_i(sq_req_valid), .sq_req_ready_o(sq_req_ready), .sq_req_i(sq_req), .sq_rsp_valid_o(sq_rsp_valid),
+    .sq_rsp_ready_i(sq_rsp_ready), .req_valid_o(rreq_valid[RdSq]), .req_ready_i(rreq_ready[RdSq]), .req_o(rreq[RdSq]),
+    .rsp_valid_i(rrsp_valid[RdSq]), .rsp_ready_o(rrsp_ready[RdSq]), .rsp_i(rrsp[RdSq]),
+    .wr_valid_o(wr_valid[WrLines]), .wr_ready_i(wr_ready[WrLines]), .wr_o(wr[WrLines])
   );
 
   // ---- Management ----------------------------------------------------------------------------------------

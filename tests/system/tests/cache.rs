@@ -17,6 +17,7 @@ use hca_verbs::{
 /// Of each function; RC has half of them.
 const LINES: u32 = 8;
 const PART: usize = 1024;
+const MOST_PAIRS: usize = 60;
 
 struct Bench {
     rig: Rig,
@@ -26,6 +27,7 @@ struct Bench {
     /// Bytes that must be in each part of node 1's memory.
     expected: HashMap<usize, Vec<u8>>,
     rng: Rng,
+    retry_cnt: u8,
 }
 
 /// Both links, and both places where QPs rest.
@@ -56,13 +58,13 @@ impl Bench {
         })
         .unwrap();
         let [a, b] = [0, 1].map(|node: usize| {
-            let buf = rig.nodes[node].alloc(4 * pairs * PART).unwrap();
+            let buf = rig.nodes[node].alloc(4 * MOST_PAIRS * PART).unwrap();
             let place = Place::whole(&buf, LOCAL_AND_REMOTE, BASES[node]);
             let mr = rig.nodes[node].register(&buf, place).unwrap();
             (buf, mr)
         });
         let mut rng = Rng::new(seed, "cache");
-        for offset in (0..4 * pairs * PART).step_by(8) {
+        for offset in (0..4 * MOST_PAIRS * PART).step_by(8) {
             a.0.write_bytes(offset, &rng.bytes(8));
         }
         let mut bench = Self {
@@ -72,6 +74,7 @@ impl Bench {
             pairs: Vec::new(),
             expected: HashMap::new(),
             rng,
+            retry_cnt: 7,
         };
         for _ in 0..pairs {
             bench.add_pair();
@@ -84,7 +87,7 @@ impl Bench {
         let mut qps = [0, 1].map(|node: usize| nodes[node].create_qp(cap(), false).unwrap());
         let options = ConnectOptions {
             timeout: 10,
-            retry_cnt: 7,
+            retry_cnt: self.retry_cnt,
             ..path(Mtu::Bytes1024)
         };
         connect(&mut qps, &options).unwrap();
@@ -98,6 +101,17 @@ impl Bench {
             rkey: self.mrs[1].rkey(),
         };
         self.post(pair, from, to, op);
+    }
+
+    /// From part `part` of node 1 to that of node 0.
+    fn read(&mut self, pair: usize, part: usize) {
+        let op = SendOp::RdmaRead {
+            remote_addr: self.mrs[1].addr() + (part * PART) as u64,
+            rkey: self.mrs[1].rkey(),
+        };
+        let bytes = self.expected[&part].clone();
+        self.post(pair, part, part, op);
+        self.expected.insert(part, bytes);
     }
 
     fn send(&mut self, pair: usize, from: usize, to: usize) {
@@ -144,10 +158,10 @@ impl Bench {
         assert!(seen.values().all(|times| *times == 1), "{seen:?}");
     }
 
-    fn check_memory(&self) {
+    fn check_memory(&self, node: usize) {
         for (part, bytes) in &self.expected {
             let mut found = vec![0; PART];
-            self.bufs[1].read_bytes(part * PART, &mut found);
+            self.bufs[node].read_bytes(part * PART, &mut found);
             assert!(found == *bytes, "part {part}");
         }
     }
@@ -166,7 +180,7 @@ impl Bench {
         }
         self.completions(0, 2 * pairs);
         self.completions(1, pairs);
-        self.check_memory();
+        self.check_memory(1);
     }
 }
 
@@ -176,6 +190,68 @@ fn qps_take_turns_on_few_lines() {
     for (link, memory) in everywhere() {
         let mut bench = Bench::new(1, link, 16, FaultSpec::default(), memory);
         (0..2).for_each(|number| bench.round(number));
+    }
+}
+
+/// Bursts of all QPs at once: the packets that miss cost each QP one retry, however many they are, of the two that it has.
+#[test]
+fn bursts_take_turns() {
+    const PAIRS: usize = 12;
+    for link in BOTH_LINKS {
+        let mut bench = Bench::new(7, link, 0, FaultSpec::default(), true);
+        bench.retry_cnt = 2;
+        (0..PAIRS).for_each(|_| bench.add_pair());
+        for pair in 0..PAIRS {
+            (0..4).for_each(|part| bench.write(pair, part, 4 * pair + part));
+        }
+        bench.completions(0, 4 * PAIRS);
+        bench.check_memory(1);
+        for pair in 0..PAIRS {
+            (0..4).for_each(|part| bench.read(pair, 4 * pair + part));
+        }
+        bench.completions(0, 4 * PAIRS);
+        bench.check_memory(0);
+    }
+}
+
+/// QPs that have something to do at every moment leave their lines to each other: who has one gets no doorbells when
+/// another QP waits, so nobody has to be driven out of it by firmware after 200 us (decision 0082).
+#[test]
+fn busy_qps_take_turns() {
+    const PAIRS: usize = 12;
+    const EACH: usize = 24;
+    for link in BOTH_LINKS {
+        let mut bench = Bench::new(8, link, PAIRS, FaultSpec::default(), true);
+        let pairs: HashMap<_, _> = bench.pairs.iter().map(|qps| qps[0].qp_num()).zip(0..).collect();
+        (0..PAIRS).for_each(|pair| bench.write(pair, pair, 4 * pair));
+        let mut left = [EACH - 1; PAIRS];
+        let mut newest_ns = [bench.rig.now_ns(); PAIRS];
+        let mut longest_ns = 0;
+        for done in 0..PAIRS * EACH {
+            let wc = loop {
+                if let Some(wc) = bench.rig.nodes[0].poll().unwrap() {
+                    break wc;
+                }
+                let now_ns = bench.rig.now_ns();
+                assert!(
+                    newest_ns.iter().any(|at| now_ns < at + LIMIT_NS),
+                    "{done} completions"
+                );
+            };
+            assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
+            let pair = pairs[&wc.qp_num];
+            longest_ns = longest_ns.max(bench.rig.now_ns() - newest_ns[pair]);
+            newest_ns[pair] = bench.rig.now_ns();
+            if left[pair] > 0 {
+                left[pair] -= 1;
+                bench.write(pair, pair, 4 * pair + left[pair] % 4);
+            }
+        }
+        bench.check_memory(1);
+        assert!(
+            longest_ns < 200_000,
+            "{longest_ns} ns between two completions of a QP"
+        );
     }
 }
 
@@ -222,7 +298,7 @@ fn destroy_resting_qps(memory: bool) {
             living.len()
         );
     }
-    bench.check_memory();
+    bench.check_memory(1);
     (0..6).for_each(|_| bench.add_pair());
     bench.round(1);
 }

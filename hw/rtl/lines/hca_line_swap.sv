@@ -1,0 +1,159 @@
+// Takes a line from one QP and gives it to another: the next place that is ready. Its context is loaded (3 cycles), and
+// goes to hca_rx_ctrl first, which may refuse because the holder has something to do after all, then to all others, the
+// doors last. What the holder was goes to context memory.
+// A place that came to nothing (bad: it is dropped; spoiled, or refused: it looks again) takes 3 cycles.
+module hca_line_swap
+  import hca_pkg::*;
+#(
+  parameter int unsigned Sinks  = 6,
+  parameter int unsigned RxCtrl = 2,
+  parameter int unsigned Door   = 5
+) (
+  input  logic             clk_i,
+  input  logic             rst_i,
+  input  line_since_t      since_i,
+  input  logic             start_i,        // it may begin
+  // Places.
+  input  logic             place_valid_i,
+  input  line_slot_t       place_slot_i,
+  input  line_want_t       place_i,
+  input  logic             place_dead_i,
+  output logic [1:0]       place_beat_o,
+  input  beat_t            place_data_i,   // a cycle later
+  output logic             place_take_o,
+  // Rows of lines.
+  output logic             idle_o,
+  output logic             row_re_o,
+  output logic [QpW-1:0]   row_line_o,
+  input  line_row_t        row_i,          // a cycle later
+  output logic             row_valid_o,    // written, with the doors' strobe, when ready
+  input  logic             row_ready_i,
+  output line_row_t        row_o,
+  output line_shut_t       shut_o,
+  // Who has its line, and hears of it, or looks again.
+  output logic             fin_valid_o,
+  input  logic             fin_ready_i,
+  output line_fin_t        fin_o,
+  // Context writes.
+  output logic             soon_o,         // to others than hca_rx_ctrl
+  output logic [Sinks-1:0] qpc_valid_o,
+  input  logic [Sinks-1:0] qpc_ready_i,
+  output qpc_wr_t          qpc_o,
+  input  logic             quiet_i,        // with hca_rx_ctrl's ready: it has taken it
+  input  qpc_record_t      old_i,
+  output logic             old_valid_o,    // strobe
+  output logic [23:0]      old_qpn_o,
+  output qpc_record_t      old_o,
+  output logic             filled_valid_o, // a QP in ERR, SQE or SQD has its line
+  input  logic             filled_ready_i,
+  output logic [23:0]      filled_qpn_o
+);
+
+  typedef enum logic [2:0] {SwIdle, SwRow, SwLoad, SwOffer, SwSpread, SwDone, SwDrop, SwRefused} state_e;
+
+  state_e            state_q, state_d;
+  logic              mine, leaves, filled_q, later;
+  logic [1:0]        beat_q;
+  line_want_t        want_q;
+  line_row_t         row_q;
+  logic [3:0][DataW-1:0] words_q;
+  qpc_t              qpc;
+  logic [Sinks-1:0]  pend_q;
+  logic              unused_in;
+
+  assign unused_in = ^old_i;
+
+  assign idle_o     = state_q == SwIdle;
+  assign row_re_o   = state_q == SwIdle && start_i && place_valid_i && !filled_valid_o;
+  assign row_line_o = (state_q == SwIdle) ? place_i.qpn[QpW-1:0] : want_q.qpn[QpW-1:0];
+  assign mine       = row_i.busy && row_i.slot == place_slot_i;
+
+  // What is over: the row is written, and who wanted it goes on, when there is room for that.
+  assign leaves       = state_q inside {SwDone, SwDrop, SwRefused} && !fin_valid_o && row_ready_i;
+  assign place_take_o = leaves;
+  assign later        = state_q == SwRefused || (state_q == SwDrop && !row_q.busy);
+
+  always_comb begin
+    state_d = state_q;
+    unique case (state_q)
+      SwIdle:   if (row_re_o) state_d = SwRow;
+      SwRow:    state_d = (place_dead_i || !mine) ? SwDrop : SwLoad;
+      SwLoad:   if (beat_q == 2'd0) state_d = SwOffer;
+      SwOffer:  if (qpc_ready_i[RxCtrl]) state_d = quiet_i ? SwSpread : SwRefused;
+      SwSpread: if ((pend_q & ~(qpc_ready_i & qpc_valid_o)) == '0) state_d = SwDone;
+      default:  if (leaves) state_d = SwIdle;
+    endcase
+  end
+
+  always_ff @(posedge clk_i) begin
+    state_q <= rst_i ? SwIdle : state_d;
+    beat_q  <= (state_q == SwIdle) ? 2'd1 : beat_q + 2'd1;
+    if (state_q inside {SwRow, SwLoad}) words_q <= {place_data_i, words_q[3:1]};
+    if (state_q == SwIdle) want_q <= place_i;
+    if (state_q == SwRow) begin
+      row_q      <= row_i;
+      row_q.busy <= mine;
+    end
+  end
+  assign place_beat_o = (state_q == SwIdle) ? 2'd0 : beat_q;
+
+  // ---- Rows ------------------------------------------------------------------------------------------------
+  // Behind a refusal the holder goes on without doorbells. A bad place leaves it its time.
+  always_comb begin
+    row_valid_o = leaves && row_q.busy;
+    row_o       = row_q;
+    row_o.busy  = 1'b0;
+    shut_o      = '{valid: 1'b0, line: want_q.qpn[QpW-1:0], drain: 1'b0, shut: 1'b0};
+    unique case (state_q)
+      SwDone: begin
+        row_o = '{who: '{may_rest: !filled_q, valid: 1'b1, qpn: want_q.qpn}, busy: 1'b0, slot: '0, drain: 1'b0,
+                  since: since_i};
+      end
+      SwDrop: begin
+        {row_o.drain, row_o.since} = {1'b0, since_i};
+        shut_o.valid = row_valid_o;
+      end
+      default: {shut_o.valid, shut_o.drain} = {row_valid_o, 1'b1};
+    endcase
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) fin_valid_o <= 1'b0;
+    else if (leaves) fin_valid_o <= later || (state_q == SwDone && want_q.kind != MissFill);
+    else if (fin_ready_i) fin_valid_o <= 1'b0;
+    if (leaves) fin_o <= '{later: later, want: want_q};
+    if (rst_i) filled_valid_o <= 1'b0;
+    else filled_valid_o <= (leaves && state_q == SwDone && filled_q) || (filled_valid_o && !filled_ready_i);
+    if (state_q == SwDone) filled_qpn_o <= want_q.qpn;
+  end
+
+  // ---- The context write -------------------------------------------------------------------------------------
+  assign soon_o = state_q == SwOffer;
+
+  always_comb begin
+    qpc            = qpc_t'(words_q);
+    qpc.restores   = qpc.has_record;
+    qpc.asks_again = 1'b0;
+    qpc.is_shut    = 1'b0;
+    qpc_o          = '{swap: 1'b1, init_sq: 1'b1, init_rq: 1'b1, qpn: want_q.qpn[QpW-1:0], qpc: qpc};
+    qpc_valid_o    = (state_q == SwSpread) ? pend_q : '0;
+    if ((pend_q & ~(Sinks'(1) << Door)) != '0) qpc_valid_o[Door] = 1'b0;
+    qpc_valid_o[RxCtrl] = state_q == SwOffer;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == SwOffer) begin
+      pend_q           <= '1;
+      pend_q[RxCtrl]   <= 1'b0;
+      old_o            <= old_i;
+      old_o.has_record <= 1'b1;
+      filled_q         <= qpc.state inside {QpsErr, QpsSqe, QpsSqd};
+    end else if (state_q == SwSpread) begin
+      pend_q <= pend_q & ~(qpc_ready_i & qpc_valid_o);
+    end
+    if (rst_i) old_valid_o <= 1'b0;
+    else old_valid_o <= state_q == SwOffer && state_d == SwSpread && row_q.who.valid;
+  end
+  assign old_qpn_o = row_q.who.qpn;
+
+endmodule
