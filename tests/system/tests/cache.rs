@@ -193,7 +193,7 @@ fn qps_take_turns_on_few_lines() {
     }
 }
 
-/// Bursts of all QPs at once: the packets that miss cost each QP one retry, however many they are, of the two that it has.
+/// Bursts of all QPs at once: the packets that miss cost each QP one retry of its two, however many they are.
 #[test]
 fn bursts_take_turns() {
     const PAIRS: usize = 12;
