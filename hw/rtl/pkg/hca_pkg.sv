@@ -59,8 +59,14 @@ package hca_pkg;
   // Packets a QP may have in flight before the requester waits for an acknowledge.
   localparam int unsigned WindowPackets   = 2048;
   localparam int unsigned MaxDestRdAtomic = 16;
-  // Jobs of READs and atomics: one for each QP at least, and a pool beside them.
-  localparam int unsigned JobPlaces = NumQps + ((NumQps > 4096) ? 8192 : 16384);
+  // Jobs of READs and atomics: one for each QP at least, and a pool beside them. 16,384 are all that 1,022 QPs may be
+  // asked for at once; a small card is content with fewer.
+`ifdef HCA_NUM_JOBS
+  localparam int unsigned JobPool   = `HCA_NUM_JOBS;
+`else
+  localparam int unsigned JobPool   = (NumQps > 4096) ? 8192 : 16384;
+`endif
+  localparam int unsigned JobPlaces = NumQps + JobPool;
   localparam int unsigned JobPlaceW = $clog2(JobPlaces);
   // QPs whose atomics' results are kept. Who comes beyond them takes the place of the one that has its longest.
   localparam int unsigned AtomicBlocks = (NumQps < 2048) ? NumQps : 2048;
