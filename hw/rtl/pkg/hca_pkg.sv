@@ -56,6 +56,13 @@ package hca_pkg;
   localparam int unsigned MsgRowW         = $clog2(MsgBlockRows);
   localparam int unsigned MsgBlocks       = NumQps + 8192 / MsgBlockRows;
   localparam int unsigned MsgBlkW         = $clog2(MsgBlocks);
+  // WQEs fetched ahead for each QP whose turn it may be, in blocks of 64 bytes. One QP sends no more than that while
+  // the host is asked once: in 500 ns 64 are more than it can, 32 would be some 55 million a second.
+`ifdef HCA_SLOT_BLOCKS
+  localparam int unsigned SendSlotBlocks  = `HCA_SLOT_BLOCKS;
+`else
+  localparam int unsigned SendSlotBlocks  = 64;
+`endif
   // Packets a QP may have in flight before the requester waits for an acknowledge.
   localparam int unsigned WindowPackets   = 2048;
   localparam int unsigned MaxDestRdAtomic = 16;
