@@ -156,7 +156,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", action="store_true", help="only the blocks that the total is the sum of")
     parser.add_argument("--least", action="store_true", help="a card without all that it may be built without, for "
-                        "four functions: HCA_FEATURES=0, HCA_NUM_FUNCS=4")
+                        "four functions, with small pools: the defines that hierarchy.LEAST has")
     parser.add_argument("--vary", metavar="PARAMETER=A,B", help="the blocks named, with other values of a parameter")
     parser.add_argument("--publish", action="store_true", help="write the table into docs/area.md")
     parser.add_argument("blocks", nargs="*", metavar="BLOCK", help="modules, cells among them")

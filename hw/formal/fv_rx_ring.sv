@@ -2,7 +2,7 @@
 // the ring, whatever is lost on the way and whenever its FCPs come; no credit is made or lost; slots and packets
 // agree. The promise is any FCCL that was true at some time: the solver chooses when the peer listens (hear_i).
 module fv_rx_ring #(
-  parameter int unsigned Blocks = 512
+  parameter int unsigned Blocks = 510    // no power of two: pointers turn at its end
 ) (
   input logic        clk_i,
   input logic        clear_i,
@@ -41,7 +41,7 @@ module fv_rx_ring #(
   // came here and the promise (the difference was lost); packets come out of what is left behind that.
   assign arrived  = fcp_i ? fcp_fctbs_i : abr;
   assign left     = told_q - abr;
-  assign slots    = wr_ptr - rd_ptr;
+  assign slots    = (wr_ptr < rd_ptr) ? wr_ptr + PtrW'(Blocks) - rd_ptr : wr_ptr - rd_ptr;
   assign promised = fccl - abr;
   assign skipped  = fcp_fctbs_i - abr;
   assign may_come = told_q - arrived;
@@ -59,7 +59,8 @@ module fv_rx_ring #(
     if (!rst_q) begin
       a_bound:   assert (32'(used) <= Blocks);
       a_promise: assert (32'(promised) + 32'(used) == Blocks);
-      a_slots:   assert (slots == used[PtrW-1:0]);
+      a_slots:   assert (slots == ((32'(used) == Blocks) ? '0 : used[PtrW-1:0]));
+      h_places:  assert (32'(wr_ptr) < Blocks && 32'(rd_ptr) < Blocks);
       // What the peer may still send always has a free slot.
       h_told:    assert (32'(left) + 32'(used) <= Blocks);
       c_full:    cover (32'(used) == Blocks);

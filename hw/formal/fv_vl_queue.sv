@@ -3,7 +3,7 @@
 // takes the longest packet. The writer obeys room_o at the first beat of a packet; the reader reads what it has
 // popped, beat by beat.
 module fv_vl_queue #(
-  parameter int unsigned RingBlocks = 4,
+  parameter int unsigned RingBlocks = 5,   // no power of two: pointers turn at the end of their ring
   parameter int unsigned RoomBlocks = 2
 ) (
   input logic                clk_i,
@@ -21,6 +21,13 @@ module fv_vl_queue #(
   localparam int unsigned Rings = 2;   // VL0 and VL15
   localparam int unsigned PtrW  = $clog2(RingBlocks);
 
+  typedef logic [$clog2(Rings * RingBlocks)-1:0] at_t;
+
+  // A place of ring r, that many behind another one of it.
+  function automatic at_t behind(int unsigned r, at_t at, int unsigned blocks);
+    return at_t'(r * RingBlocks + (32'(at) - r * RingBlocks + blocks) % RingBlocks);
+  endfunction
+
   logic                          rst_q = 1'b1;
   logic                          too_long, first_q, ring_q;
   logic [Rings-1:0]              room, head_valid;
@@ -36,7 +43,7 @@ module fv_vl_queue #(
   ) u_dut (
     .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .room_o(room), .long_o(too_long),
     .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(), .pop_i(Rings'(pop_i) << pop_ring_i),
-    .drop_i(Rings'(drop_i) << pop_ring_i), .rd_en_i, .rd_ring_i, .rd_beat_o(), .fill_o(fill)
+    .drop_i(Rings'(drop_i) << pop_ring_i), .drop_ring_i(pop_ring_i), .rd_en_i, .rd_ring_i, .rd_beat_o(), .fill_o(fill)
   );
 
   assign head_blocks = blocks_of(head_bytes[pop_ring_i]);
@@ -87,7 +94,7 @@ module fv_vl_queue #(
     assign waiting[0] = '0;
     for (genvar i = 0; i < int'(RingBlocks); i++) begin : gen_length
       logic [PacketW-1:0] length;
-      assign length = u_dut.u_lengths.mem[{1'(r), u_dut.rd_pkt_q[r] + PtrW'(i)}];
+      assign length = u_dut.u_lengths.mem[behind(r, u_dut.rd_pkt_q[r], i)];
       assign waiting[i + 1] = waiting[i] + ((i < u_dut.stored_q[r]) ? blocks_of(length) : 8'd0);
       always_comb begin
         if (!rst_q && i < u_dut.stored_q[r]) h_length: assert (length != '0 && 32'(length) <= RoomBlocks * 64);
@@ -105,12 +112,16 @@ module fv_vl_queue #(
       if (!rst_q) begin
         a_bound: assert (32'(fill[r]) <= RingBlocks);
         a_sum:   assert (8'(fill[r]) == 8'(to_read_q) + waiting[RingBlocks] + in_flight + in_heads);
-        a_place: assert (u_dut.wr_ptr_q[r] == u_dut.rd_ptr_q[r] + fill[r][PtrW-1:0]);
+        a_place: assert (u_dut.wr_ptr_q[r] == behind(r, u_dut.rd_ptr_q[r], 32'(fill[r])));
+        if (wr_i && u_dut.fits && wr_ring_i == 1'(r))
+          a_next: assert (u_dut.wr_at == behind(r, u_dut.wr_ptr_q[r], 32'(u_dut.count_q)));
         a_room:  assert (!room[r] || 32'(fill[r]) + RoomBlocks <= RingBlocks);
         if (wr_i && u_dut.fits && wr_ring_i == 1'(r)) a_free: assert (32'(fill[r]) + 32'(u_dut.count_q) < RingBlocks);
         if (rd_en_i && rd_ring_i == 1'(r)) a_used: assert (fill[r] != '0);
 
-        h_packets: assert (u_dut.wr_pkt_q[r] == u_dut.rd_pkt_q[r] + u_dut.stored_q[r][PtrW-1:0]);
+        h_packets: assert (u_dut.wr_pkt_q[r] == behind(r, u_dut.rd_pkt_q[r], 32'(u_dut.stored_q[r])));
+        h_beats:   assert (u_dut.rd_ptr_q[r] >= at_t'(r * RingBlocks) && 32'(u_dut.rd_ptr_q[r]) < (r + 1) * RingBlocks);
+        h_pkts:    assert (u_dut.rd_pkt_q[r] >= at_t'(r * RingBlocks) && 32'(u_dut.rd_pkt_q[r]) < (r + 1) * RingBlocks);
         h_queued:  assert (32'(queued) + 32'(to_read_q) <= 32'(fill[r]));
         h_heads:   assert (u_dut.heads[r] + 2'(fetching) <= 2'd2 && u_dut.heads[r] <= 2'd2);
         h_fifo:    assert (u_dut.gen_head[r].u_head.wr_ptr_q ==
@@ -122,13 +133,17 @@ module fv_vl_queue #(
           h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
         // Inside a packet its ring keeps the room it had.
         if (!first_q && ring_q == 1'(r)) h_inside: assert (32'(fill[r]) + RoomBlocks <= RingBlocks);
+        // ... and its next beat goes behind those that have come.
+        if (!first_q && ring_q == 1'(r))
+          h_at: assert (u_dut.wr_at_q == behind(r, u_dut.wr_ptr_q[r], 32'(u_dut.count_q)));
       end
     end
   end
 
   always_comb begin
     if (!rst_q) begin
-      h_count: assert (32'(u_dut.count_q) <= RoomBlocks && (!first_q || u_dut.count_q == '0));
+      h_count: assert (32'(u_dut.count_q) <= RoomBlocks && (!first_q || u_dut.count_q == '0) &&
+                       u_dut.wr_first_q == first_q);
       h_bytes: assert (32'(u_dut.bytes_q) == 64 * 32'(u_dut.count_q));
 
       c_full:  cover (32'(fill[0]) == RingBlocks && fill[1] != '0);

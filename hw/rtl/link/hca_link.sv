@@ -7,8 +7,8 @@ module hca_link
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls       = NumVlsDefault,      // data VLs built: 1, 2, 4, 8, 15
-  parameter int unsigned TxVlBytes    = TxVlBytesDefault,
-  parameter int unsigned RxVlBytes    = RxVlBytesDefault,
+  parameter int unsigned TxVlBytes    = tx_vl_bytes(NumVls),
+  parameter int unsigned RxVlBytes    = rx_vl_bytes(NumVls),
   parameter int unsigned Vl15Bytes    = Vl15BytesDefault,
   parameter int unsigned TxOpenBytes  = TxOpenDefault,
   parameter int unsigned FcpMaxCycles = FcpMaxCyclesDefault,

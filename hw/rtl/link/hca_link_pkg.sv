@@ -16,11 +16,23 @@ package hca_link_pkg;
 `endif
   // Defaults of the parameters of the same name. A VL stays open until its ring holds more than the gather does, so
   // that one whose turn it is has packets however much another VL takes.
-  localparam int unsigned TxVlBytesDefault = 65536;  // transmit ring of one data VL
-  localparam int unsigned RxVlBytesDefault = 32768;  // receive ring of one data VL
   localparam int unsigned Vl15BytesDefault = 1024;   // ring of VL15, each direction
   localparam int unsigned TxOpenDefault    = 24576;  // a VL with less than this made and not sent is open
   localparam int unsigned AheadW           = 14;     // blocks of a VL on their way to its ring
+
+  // Rings of one data VL. Each gives some blocks for the ring of VL15, for which there would be block RAMs of its own.
+  function automatic int unsigned vl15_share(int unsigned vls);
+    return DataBytes * ((Vl15BytesDefault / DataBytes + vls - 1) / vls);
+  endfunction
+
+  // Transmit: what is open, two packets more of each scheduler, and room for the longest one.
+  function automatic int unsigned tx_vl_bytes(int unsigned vls);
+    return 49152 - vl15_share(vls);
+  endfunction
+
+  function automatic int unsigned rx_vl_bytes(int unsigned vls);
+    return 32768 - vl15_share(vls);
+  endfunction
 
   // ---- Stream towards the PCS --------------------------------------------------------------------
   // Transmit: valid and ready. Receive: valid only, with an err wire beside each beat.

@@ -7,7 +7,7 @@ module hca_link_rx
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls    = NumVlsDefault,
-  parameter int unsigned RxVlBytes = RxVlBytesDefault,
+  parameter int unsigned RxVlBytes = rx_vl_bytes(NumVls),
   parameter int unsigned Vl15Bytes = Vl15BytesDefault,
   localparam int unsigned Blocks   = RxVlBytes / 64,
   localparam int unsigned FillW    = $clog2(Blocks) + 1
@@ -40,15 +40,22 @@ module hca_link_rx
 
   localparam int unsigned Vl15Blocks = Vl15Bytes / 64;
   localparam int unsigned RingW      = $clog2(NumVls + 1);
-  localparam int unsigned PtrW       = $clog2(Blocks);
-  localparam int unsigned Vl15PtrW   = $clog2(Vl15Blocks);
   localparam int unsigned Slots      = NumVls * Blocks + Vl15Blocks;
   localparam int unsigned AddrW      = $clog2(Slots);
+
+  typedef logic [NumVls:0][AddrW-1:0] places_t;
+
+  function automatic places_t last_of_each();
+    for (int unsigned r = 0; r < NumVls; r++) last_of_each[r] = AddrW'((r + 1) * Blocks - 1);
+    last_of_each[NumVls] = AddrW'(Slots - 1);
+  endfunction
+
+  localparam places_t Last = last_of_each();
 
   // ---- Rings ---------------------------------------------------------------------------------------
   logic                       flush, flush_q, clear;
   logic [NumVls:0]            packet, take, commit_to, pop_from, hold;
-  logic [NumVls:0][PtrW-1:0]  wr_ptr, rd_ptr;
+  places_t                    wr_ptr, rd_ptr;         // addresses in the RAM
   logic [NumVls:0][FillW-1:0] used;
   logic [RingW-1:0]           wr_ring, rd_ring;
   logic                       full, write, commit, re;
@@ -123,21 +130,19 @@ module hca_link_rx
 
   for (genvar r = 0; r <= NumVls; r++) begin : gen_ring
     localparam int unsigned RingBlocks = (r == NumVls) ? Vl15Blocks : Blocks;
-    localparam int unsigned RingPtrW   = (r == NumVls) ? Vl15PtrW : PtrW;
 
-    logic [RingPtrW-1:0] ring_wr_ptr, ring_rd_ptr;
-    logic [RingPtrW:0]   ring_used;
-    logic [11:0]         abr, fccl;
+    logic [$clog2(RingBlocks):0] ring_used;
+    logic [11:0]                 abr, fccl;
 
     assign commit_to[r] = commit && wr_ring == RingW'(r);
     assign pop_from[r]  = re && rd_ring == RingW'(r);
     assign hold[r]      = hold_i[(r == NumVls) ? 15 : r];
-    assign wr_ptr[r]    = PtrW'(ring_wr_ptr);
-    assign rd_ptr[r]    = PtrW'(ring_rd_ptr);
     assign used[r]      = FillW'(ring_used);
 
     hca_rx_ring #(
-      .Blocks(RingBlocks)
+      .Blocks(RingBlocks),
+      .First (r * Blocks),
+      .AddrW (AddrW)
     ) u_ring (
       .clk_i,
       .rst_i,
@@ -148,8 +153,8 @@ module hca_link_rx
       .commit_blocks_i(commit_blocks),
       .take_i         (take[r]),
       .pop_i          (pop_from[r]),
-      .wr_ptr_o       (ring_wr_ptr),
-      .rd_ptr_o       (ring_rd_ptr),
+      .wr_ptr_o       (wr_ptr[r]),
+      .rd_ptr_o       (rd_ptr[r]),
       .used_o         (ring_used),
       .packet_o       (packet[r]),
       .abr_o          (abr),
@@ -169,13 +174,14 @@ module hca_link_rx
 
   // ---- RAM -----------------------------------------------------------------------------------------
   always_comb begin
-    logic [PtrW-1:0] slot;
-    slot  = wr_ptr[wr_ring] + PtrW'(index);
-    if (wr_ring == RingW'(NumVls)) slot = PtrW'(slot[Vl15PtrW-1:0]);
+    logic [AddrW-1:0] at;
+    logic             wraps;
+    at    = wr_ptr[wr_ring];
+    wraps = AddrW'(index) > Last[wr_ring] - at;
     full  = (FillW + 1)'(used[wr_ring]) + (FillW + 1)'(index) >=
             (FillW + 1)'((wr_ring == RingW'(NumVls)) ? Vl15Blocks : Blocks);
-    waddr = AddrW'(wr_ring) * AddrW'(Blocks) + AddrW'(slot);
-    raddr = AddrW'(rd_ring) * AddrW'(Blocks) + AddrW'(rd_ptr[rd_ring]);
+    waddr = (wraps ? at - AddrW'((wr_ring == RingW'(NumVls)) ? Vl15Blocks : Blocks) : at) + AddrW'(index);
+    raddr = rd_ptr[rd_ring];
   end
 
   hca_ram_1r1w #(

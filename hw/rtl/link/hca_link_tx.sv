@@ -9,7 +9,7 @@ module hca_link_tx
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls      = NumVlsDefault,
-  parameter int unsigned TxVlBytes   = TxVlBytesDefault,
+  parameter int unsigned TxVlBytes   = tx_vl_bytes(NumVls),
   parameter int unsigned Vl15Bytes   = Vl15BytesDefault,
   parameter int unsigned TxOpenBytes = TxOpenDefault
 ) (
@@ -117,6 +117,7 @@ module hca_link_tx
   ) u_queue (
     .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .long_o(too_long),
     .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(head_blocks), .pop_i(pops), .drop_i(drops),
+    .drop_ring_i(drop_ring_q),
     .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
   );
 

@@ -1,11 +1,13 @@
 // Pointers of one receive ring: whole packets in, whole packets out. A slot is one beat of 64 bytes, which is one
 // block of the credits (every beat but the last of a packet is full), so the credits promise exactly what the ring
 // can take. A packet counts only from `commit_i` on: a bad one is forgotten by not committing it. A slot is free
-// again in the cycle after its read.
+// again in the cycle after its read. Pointers are addresses in a RAM for all rings, so a ring may have any length.
 module hca_rx_ring
   import hca_link_pkg::*;
 #(
-  parameter int unsigned Blocks = 512,            // power of two
+  parameter int unsigned Blocks = 512,
+  parameter int unsigned First  = 0,              // address of its first slot
+  parameter int unsigned AddrW  = $clog2(First + Blocks),
   localparam int unsigned PtrW = $clog2(Blocks)
 ) (
   input  logic               clk_i,
@@ -17,25 +19,30 @@ module hca_rx_ring
   input  logic [BlocksW-1:0] commit_blocks_i,
   input  logic               take_i,              // the drain has chosen this ring's oldest packet
   input  logic               pop_i,               // the slot at rd_ptr_o is being read
-  output logic [PtrW-1:0]    wr_ptr_o,
-  output logic [PtrW-1:0]    rd_ptr_o,
+  output logic [AddrW-1:0]   wr_ptr_o,
+  output logic [AddrW-1:0]   rd_ptr_o,
   output logic [PtrW:0]      used_o,
   output logic               packet_o,            // a whole packet waits that was not taken yet
   output logic [11:0]        abr_o,
   output logic [11:0]        fccl_o
 );
 
-  logic [PtrW-1:0] wr_ptr_q, rd_ptr_q;
-  logic [PtrW:0]   packets_q;
+  localparam logic [AddrW-1:0] Last = AddrW'(First + Blocks - 1);
+
+  logic [AddrW-1:0] wr_ptr_q, rd_ptr_q;
+  logic [PtrW:0]    packets_q;
+  logic             wraps;
+
+  assign wraps = AddrW'(commit_blocks_i) > Last - wr_ptr_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i || clear_i) begin
-      wr_ptr_q  <= '0;
-      rd_ptr_q  <= '0;
+      wr_ptr_q  <= AddrW'(First);
+      rd_ptr_q  <= AddrW'(First);
       packets_q <= '0;
     end else begin
-      if (commit_i) wr_ptr_q <= wr_ptr_q + PtrW'(commit_blocks_i);
-      if (pop_i) rd_ptr_q <= rd_ptr_q + 1'b1;
+      if (commit_i) wr_ptr_q <= (wr_ptr_q - (wraps ? AddrW'(Blocks) : '0)) + AddrW'(commit_blocks_i);
+      if (pop_i) rd_ptr_q <= (rd_ptr_q == Last) ? AddrW'(First) : rd_ptr_q + 1'b1;
       packets_q <= packets_q + (PtrW + 1)'(commit_i) - (PtrW + 1)'(take_i);
     end
   end

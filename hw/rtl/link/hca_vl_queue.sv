@@ -5,13 +5,14 @@
 //          longer than room_o promised is not stored (long_o).
 //   pop:   the head becomes the packet to read; its beats are then read with rd_en_i, oldest first, data a cycle later.
 //   drop:  the head is thrown away; only when no packet of that ring is being read.
+// Pointers are addresses in the RAM, so a ring may have any length, and all of them together what block RAMs have.
 module hca_vl_queue
   import hca_pkg::*;
   import hca_link_pkg::*;
 #(
   parameter int unsigned  NumVls     = NumVlsDefault,
-  parameter int unsigned  RingBlocks = 1024,          // of a data VL: power of two
-  parameter int unsigned  Vl15Blocks = 16,            // power of two, at most RingBlocks
+  parameter int unsigned  RingBlocks = 766,           // of a data VL
+  parameter int unsigned  Vl15Blocks = 16,            // at most RingBlocks
   parameter int unsigned  RoomBlocks = MaxBlocks,     // longest packet
   parameter int unsigned  Vl15Room   = 6,             // ... on VL15: 256 bytes and headers
   localparam int unsigned Rings      = NumVls + 1,
@@ -30,6 +31,7 @@ module hca_vl_queue
   output logic [Rings-1:0][BlocksW-1:0] head_blocks_o,
   input  logic [Rings-1:0]              pop_i,           // of one ring in all, pop_i or drop_i; its head is valid
   input  logic [Rings-1:0]              drop_i,
+  input  logic [RingW-1:0]              drop_ring_i,     // the number of what drop_i may name
   input  logic                          rd_en_i,
   input  logic [RingW-1:0]              rd_ring_i,
   output mac_t                          rd_beat_o,
@@ -39,16 +41,28 @@ module hca_vl_queue
 
   localparam int unsigned Depth     = NumVls * RingBlocks + Vl15Blocks;
   localparam int unsigned AddrW     = $clog2(Depth);
-  localparam int unsigned Vl15PtrW  = $clog2(Vl15Blocks);
 
-  // Place of a slot; pointers of the small ring run on in its lower bits.
-  function automatic logic [AddrW-1:0] place(logic [RingW-1:0] of_ring, logic [PtrW-1:0] ptr);
-    if (of_ring == RingW'(NumVls)) return AddrW'(NumVls * RingBlocks) + AddrW'(ptr[Vl15PtrW-1:0]);
-    return AddrW'({of_ring, ptr});
+  typedef logic [AddrW-1:0] at_t;
+
+  typedef at_t [Rings-1:0] places_t;
+
+  // Tables, for a product would become a multiplier.
+  function automatic places_t places(bit last);
+    for (int unsigned r = 0; r < NumVls; r++) places[r] = AddrW'(last ? (r + 1) * RingBlocks - 1 : r * RingBlocks);
+    places[NumVls] = AddrW'(last ? Depth - 1 : NumVls * RingBlocks);
   endfunction
 
-  logic [Rings-1:0][PtrW-1:0] wr_ptr_q, rd_ptr_q;     // beats
-  logic [Rings-1:0][PtrW-1:0] wr_pkt_q, rd_pkt_q;     // packets
+  localparam places_t First = places(1'b0);
+  localparam places_t Last  = places(1'b1);
+
+  function automatic at_t after(logic [RingW-1:0] of_ring, at_t at);
+    return (at == Last[of_ring]) ? First[of_ring] : at + 1'b1;
+  endfunction
+
+  at_t  [Rings-1:0]           wr_ptr_q, rd_ptr_q;     // beats
+  at_t  [Rings-1:0]           wr_pkt_q, rd_pkt_q;     // packets
+  at_t                        wr_at, wr_at_q, wr_next, rd_at, rd_next, wr_pkt, rd_pkt, wr_pkt_next;
+  logic                       wr_first_q;             // no beat of a packet has come
   logic [Rings-1:0][PtrW:0]   used_q, stored_q;       // beats; packets whose length waits in the RAM
   logic [PacketW-1:0]         bytes_q, bytes;         // of the packet that comes in
   logic [BlocksW-1:0]         count_q;                // its beats so far
@@ -72,7 +86,14 @@ module hca_vl_queue
       bytes_q <= bytes;
       count_q <= count;
     end
+    wr_first_q <= rst_i || (wr ? wr_beat_i.last : wr_first_q);
+    if (wr && fits) wr_at_q <= wr_next;
   end
+
+  assign wr_at   = wr_first_q ? wr_ptr_q[wr_ring_i] : wr_at_q;
+  assign wr_next = after(wr_ring_i, wr_at);
+  assign rd_at   = rd_ptr_q[rd_ring_i];
+  assign rd_next = after(rd_ring_i, rd_at);
 
   hca_ram_1r1w #(
     .Width($bits(mac_t)),
@@ -80,10 +101,10 @@ module hca_vl_queue
   ) u_beats (
     .clk_i,
     .we_i   (wr && fits),
-    .waddr_i(place(wr_ring_i, wr_ptr_q[wr_ring_i] + PtrW'(count_q))),
+    .waddr_i(wr_at),
     .wdata_i(wr_beat_i),
     .re_i   (rd_en_i),
-    .raddr_i(place(rd_ring_i, rd_ptr_q[rd_ring_i])),
+    .raddr_i(rd_at),
     .rdata_o(rd_beat_o)
   );
 
@@ -118,7 +139,14 @@ module hca_vl_queue
     assign head_blocks_o[r] = blocks_of(head_bytes_o[r]);
   end
 
-  assign fetch = want != '0;
+  assign fetch       = want != '0;
+  assign wr_pkt      = wr_pkt_q[wr_ring_i];
+  assign wr_pkt_next = after(wr_ring_i, wr_pkt);
+
+  always_comb begin
+    rd_pkt = '0;
+    for (int unsigned r = 0; r < Rings; r++) rd_pkt |= rd_pkt_q[r] & {AddrW{grant[r]}};
+  end
 
   hca_rr_arb #(.N(Rings)) u_fetch (
     .clk_i, .rst_i, .req_i(want), .advance_i(fetch), .grant_o(grant), .idx_o(fetch_ring)
@@ -130,10 +158,10 @@ module hca_vl_queue
   ) u_lengths (
     .clk_i,
     .we_i   (commit),
-    .waddr_i(place(wr_ring_i, wr_pkt_q[wr_ring_i])),
+    .waddr_i(wr_pkt),
     .wdata_i(bytes),
     .re_i   (fetch),
-    .raddr_i(place(fetch_ring, rd_pkt_q[fetch_ring])),
+    .raddr_i(rd_pkt),
     .rdata_o(fetch_bytes)
   );
 
@@ -144,6 +172,17 @@ module hca_vl_queue
   end
 
   // ---- Pointers and fill --------------------------------------------------------------------------------
+  // Behind what may be dropped: both sums at once, of which one lies in the ring.
+  at_t                drop_at, drop_size, drop_next;
+  logic [BlocksW-1:0] drop_blocks;
+  logic               drop_wraps;
+
+  assign drop_at     = rd_ptr_q[drop_ring_i];
+  assign drop_blocks = head_blocks_o[drop_ring_i];
+  assign drop_wraps  = AddrW'(drop_blocks) > Last[drop_ring_i] - drop_at;
+  assign drop_size   = at_t'((drop_ring_i == RingW'(NumVls)) ? Vl15Blocks : RingBlocks);
+  assign drop_next   = drop_wraps ? (drop_at - drop_size) + at_t'(drop_blocks) : drop_at + at_t'(drop_blocks);
+
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
     localparam int unsigned Cap  = (r == int'(NumVls)) ? Vl15Blocks : RingBlocks;
     localparam int unsigned Need = (r == int'(NumVls)) ? Vl15Room : RoomBlocks;
@@ -159,19 +198,19 @@ module hca_vl_queue
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
-        wr_ptr_q[r] <= '0;
-        rd_ptr_q[r] <= '0;
-        wr_pkt_q[r] <= '0;
-        rd_pkt_q[r] <= '0;
+        wr_ptr_q[r] <= First[r];
+        rd_ptr_q[r] <= First[r];
+        wr_pkt_q[r] <= First[r];
+        rd_pkt_q[r] <= First[r];
         used_q[r]   <= '0;
         stored_q[r] <= '0;
       end else begin
-        wr_ptr_q[r] <= wr_ptr_q[r] + PtrW'(stored);
-        rd_ptr_q[r] <= rd_ptr_q[r] + PtrW'(gone);
-        wr_pkt_q[r] <= wr_pkt_q[r] + PtrW'(done);
-        rd_pkt_q[r] <= rd_pkt_q[r] + PtrW'(grant[r]);
+        if (done) wr_ptr_q[r] <= wr_next;
+        if (done) wr_pkt_q[r] <= wr_pkt_next;
+        if (drop_i[r] || rd) rd_ptr_q[r] <= drop_i[r] ? drop_next : rd_next;
+        if (grant[r]) rd_pkt_q[r] <= after(RingW'(r), rd_pkt_q[r]);   // the number comes too late
         used_q[r]   <= (used_q[r] + (PtrW + 1)'(stored)) - (PtrW + 1)'(gone);
-        stored_q[r] <= stored_q[r] + (PtrW + 1)'(done) - (PtrW + 1)'(grant[r]);
+        if (done != grant[r]) stored_q[r] <= stored_q[r] + (done ? (PtrW + 1)'(1) : '1);
       end
     end
 

@@ -47,7 +47,11 @@ module hca_omt
   own_t           new_own, old, wdata;
   hw_mark_t       new_q;
   logic [MsgBlkW-1:0] alloc_blk;
-  omt_row_t       row_q;
+  // No lawful opcode has more bits: 61 in a row are seven block RAMs of nine, 65 were eight.
+  localparam int unsigned OpcodeW = 4;
+  localparam int unsigned StoredW = $bits(omt_row_t) - 8 + OpcodeW;
+
+  logic [StoredW-1:0] row_q, row;
 
   assign unused_in   = omt_i.first;
   assign omt_ready_o = !upd_q && ready && !mark_look;
@@ -62,8 +66,7 @@ module hca_omt
       upd_qpn_q <= omt_i.qpn;
       upd_wqe_q <= omt_i.wqe_index;
       new_q     <= '{wqe: omt_i.wqe_index + 1'b1, psn: omt_i.next_psn};
-      row_q     <= '{opcode: omt_i.opcode, signaled: omt_i.signaled, last_psn: omt_i.last_psn,
-                     len_bytes: omt_i.len_bytes};
+      row_q     <= {omt_i.opcode[OpcodeW-1:0], omt_i.signaled, omt_i.last_psn, omt_i.len_bytes};
     end
   end
 
@@ -154,8 +157,10 @@ module hca_omt
     .mark_wqe_i   (begun)
   );
 
+  assign row_o = {(8 - OpcodeW)'(0), row};
+
   hca_ram_1r1w #(
-    .Width($bits(omt_row_t)),
+    .Width(StoredW),
     .Depth(MsgBlocks * MsgBlockRows)
   ) u_rows (
     .clk_i,
@@ -164,10 +169,14 @@ module hca_omt
     .wdata_i(row_q),
     .re_i   (ask_i.row_en),
     .raddr_i({ask_i.blk, ask_i.wqe[MsgRowW-1:0]}),
-    .rdata_o(row_o)
+    .rdata_o(row)
   );
 
 `ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!accept || omt_i.opcode < 8'(1 << OpcodeW)) else $error("hca_omt: no lawful opcode");
+  end
+
   // Its blocks may be another QP's already.
   logic [NumQps-1:0] ended_q;
   always_ff @(posedge clk_i) begin

@@ -4,9 +4,9 @@ module link_side
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls       = 8,
-  parameter int unsigned TxVlBytes    = 65536,
+  parameter int unsigned TxVlBytes    = hca_link_pkg::tx_vl_bytes(NumVls),
   parameter int unsigned TxOpenBytes  = 16384,
-  parameter int unsigned RxVlBytes    = 32768,
+  parameter int unsigned RxVlBytes    = hca_link_pkg::rx_vl_bytes(NumVls),
   parameter int unsigned FcpMaxCycles = 2048,
   parameter int unsigned DownCycles   = 1024
 ) (

@@ -12,8 +12,7 @@ import cocotb
 import pytest
 from common import simulate
 from pair import (
-    ACTIVE, ARMED, DEFER, DOWN, INIT, OP_VLS, PERIOD, RX_BLOCKS, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
-    VL15, Pair)
+    ACTIVE, ARMED, DEFER, DOWN, INIT, OP_VLS, PERIOD, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT, VL15, Pair)
 
 PACKETS = int(os.environ.get("LINK_PACKETS", "10000"))
 SEED = int(os.environ.get("LINK_SEED", "1"))
@@ -285,7 +284,8 @@ async def blocks(dut):
     await pair.drained()
     blocks, beats = await pair.per_vl(TX_BLOCKS), pair.words("beats_o")
     assert blocks[0] == beats[1] and blocks[1] == beats[0] and sum(beats[0]) > 1000
-    assert [await pair.stat(word) for word in (1, 2, 3)] == [[1024] * 2, [RX_BLOCKS] * 2, [RX_BLOCKS // 2] * 2]
+    sizes = [pair.tx_ring, pair.rx_ring, pair.rx_ring // 2]
+    assert [await pair.stat(word) for word in (1, 2, 3)] == [[size] * 2 for size in sizes]
 
 
 @cocotb.test()

@@ -80,7 +80,7 @@ class Table:
         fresh = wqe // ROWS not in self.blocks.get(qpn, {})
         if fresh and wqe != una and not self.bench.get("room_o"):
             return False
-        row = dict(opcode=self.rng.getrandbits(8), signaled=self.rng.getrandbits(1), last_psn=self.psn[qpn],
+        row = dict(opcode=self.rng.getrandbits(4), signaled=self.rng.getrandbits(1), last_psn=self.psn[qpn],
                    len_bytes=self.rng.getrandbits(32))
         await self._record(qpn, wqe, row)
         if fresh:

@@ -4,7 +4,7 @@
 // ABR up and the free blocks down: FCCL stays; only a freed block or a resynchronisation moves it.
 // Promise: FCCL - ABR is never more than the ring's free blocks, 2048 at most.
 module hca_rx_credit #(
-  parameter int unsigned CapBlocks = 512,        // of the ring, a power of two, at most 2048
+  parameter int unsigned CapBlocks = 512,        // of the ring, at most 2048
   localparam int unsigned UsedW = $clog2(CapBlocks) + 1
 ) (
   input  logic             clk_i,
@@ -20,8 +20,8 @@ module hca_rx_credit #(
   output logic [UsedW-1:0] used_o          // blocks in the ring
 );
 
-  if (CapBlocks > 2048 || (CapBlocks & (CapBlocks - 1)) != 0) begin : gen_bad_cap
-    $error("hca_rx_credit: CapBlocks must be a power of two, 2048 at most");
+  if (CapBlocks > 2048) begin : gen_bad_cap
+    $error("hca_rx_credit: CapBlocks must be 2048 at most");
   end
 
   logic [11:0]      abr_q;
