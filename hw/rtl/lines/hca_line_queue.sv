@@ -1,7 +1,7 @@
 // QPs that want their lines, in the order in which they came: doorbells, packets that were dropped, and what firmware
 // wants. A packet that finds no room is not known of, nor is one of the QP of the packet before, which waits still.
-// Doorbells wait for nothing here: without room hca_doorbell takes another way. Who cannot have its line yet comes again
-// from queues of their own: one of those every 4 cycles, and of those for whom a line's holder is to leave, where
+// Doorbells wait for nothing here: without room hca_doorbell takes another way. Who cannot have its line yet comes
+// again from queues of its own: one of those every 4 cycles, and of those for whom a line's holder is to leave, where
 // hca_rx_ctrl is asked, every 16.
 module hca_line_queue
   import hca_pkg::*;
