@@ -42,7 +42,8 @@ module hca_line_queue
   logic [1:0] unused_ready;
   line_want_t pkt_want_q, fw_want_q, in, fresh, again, drain;
   logic [3:0] again_pace_q, drain_pace_q;
-  logic       last_q, is_last, last_leaves, takes_fresh;
+  logic       last_q, is_last, last_leaves, takes_fresh, pushes_pkt;
+  logic [$clog2(Depth):0] fresh_count, ahead_q;
 
   assign fw_room_o  = !fw_q;
   assign in_valid   = fw_q || pkt_q || db_valid_i;
@@ -65,19 +66,22 @@ module hca_line_queue
     end
     if (fw_valid_i) fw_want_q <= fw_i;
     if (pkt_valid_i) pkt_want_q <= pkt_i;
-    // The newest packet that waits: cleared when it leaves.
+    // The newest packet that waits, and how many are before it.
+    if (pushes_pkt) ahead_q <= fresh_count - ($bits(fresh_count))'(takes_fresh);
+    else if (takes_fresh) ahead_q <= ahead_q - 1'b1;
     if (rst_i) last_q <= 1'b0;
     else if (pkt_valid_i) last_q <= 1'b1;
     else if (last_leaves) last_q <= 1'b0;
   end
 
   assign takes_fresh = out_ready_i && fresh_valid && fresh_en_i && !again_valid && !drain_valid;
-  assign last_leaves = takes_fresh && fresh.kind == MissAsk && fresh.qpn == pkt_want_q.qpn;
+  assign pushes_pkt  = pkt_q && in_ready && !fw_q;
+  assign last_leaves = takes_fresh && !pkt_q && ahead_q == '0;
   assign is_last     = last_q && pkt_i.qpn == pkt_want_q.qpn && !last_leaves;
 
   hca_fifo #(.Width(W), .Depth(Depth)) u_fresh (
     .clk_i, .rst_i, .in_valid_i(in_valid), .in_ready_o(in_ready), .in_i(in), .out_valid_o(fresh_valid),
-    .out_ready_i(takes_fresh), .out_o(fresh), .count_o()
+    .out_ready_i(takes_fresh), .out_o(fresh), .count_o(fresh_count)
   );
   hca_fifo #(.Width(W), .Depth(Again)) u_again (
     .clk_i, .rst_i, .in_valid_i(again_valid_i && !again_drains_i), .in_ready_o(unused_ready[0]), .in_i(again_i),

@@ -289,7 +289,9 @@ module hca_lines
   assign again_o       = want_q;
 
   // ---- The hand-over ---------------------------------------------------------------------------------------
-  assign over_taken = !row_we && !shut.valid;
+  // In no state in which this here may write, or say something of doors.
+  assign over_taken = !(state_q inside {StScrub, StFw, StDrain, StBegin, StShut})
+                      && !(state_q == StLook && look_done_i);
   assign shut_o     = shut.valid ? shut : over_shut;
 
   hca_line_swap #(.Sinks(Sinks), .RxCtrl(RxCtrl), .Door(Door)) u_swap (

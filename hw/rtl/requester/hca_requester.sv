@@ -90,7 +90,7 @@ module hca_requester
   logic             sl_set, shut, keep, stopped, served, next_parked;
   logic [SlotW-1:0] sl_slot;
   logic [LaneW-1:0] sl;
-  logic             want_slot, pause, paused;
+  logic             want_slot, waits_qpc, pause, paused;
   logic             next_valid, next_take, busy, fresh, again, park, redo, deaf;
   logic [Slots-1:0] soft_kick;
   logic             leave_valid, leave_ready, leave_requeue, leave_idle, leave_hand, leaving, gone, emit_idle;
@@ -132,7 +132,7 @@ module hca_requester
 
   hca_sq_sched #(.Slots(Slots)) u_sched (
     .clk_i, .rst_i, .ib_i, .sl_open_i, .rate_open_i,
-    .qpc_soon_i, .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
+    .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i,
     .ack_upd_valid_i, .ack_upd_ready_o, .ack_upd_i,
     .rd_placed_valid_i,
@@ -154,7 +154,7 @@ module hca_requester
     .lift_slot_o  (lift_slot),
     .soft_o       (soft_kick),
     .gone_o       (gone),
-    .pause_o      (pause),
+    .pause_o      (waits_qpc),
     .paused_i     (paused),
     .ctx_re_i     (ctx_re),
     .ctx_qpn_i    (slot_qpn),
@@ -203,6 +203,7 @@ module hca_requester
     .gone_i     (gone)
   );
 
+  assign pause  = waits_qpc || qpc_soon_i;
   assign paused = emit_idle && !leaving;
 
   // QPs held to a rate: their slots are shut, and others may have them.

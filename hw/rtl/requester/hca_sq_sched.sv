@@ -19,7 +19,6 @@ module hca_sq_sched
   input  logic [NumPorts-1:0] ib_i,
   input  logic [NumLanes-1:0] sl_open_i,
   input  logic [RateGroups-1:0] rate_open_i,
-  input  logic             qpc_soon_i,
   input  logic             qpc_wr_valid_i,
   output logic             qpc_wr_ready_o,
   input  qpc_wr_t          qpc_wr_i,
@@ -147,7 +146,7 @@ module hca_sq_sched
   assign req[EvPlaced] = rd_placed_valid_i;
   assign req[EvDue]    = due_valid_i;
   assign take        = !scrub_q && (req != '0);
-  assign pause_o     = qpc_wr_valid_i || qpc_soon_i;
+  assign pause_o     = qpc_wr_valid_i;
 
   assign rel_ready_o     = take && grant[EvRel];
   assign ack_upd_ready_o = take && grant[EvAck];
