@@ -88,7 +88,7 @@ module hca_lines
   beat_t             swap_data;
   logic [$clog2(Again):0]  again_count;
   logic [$clog2(Drains):0] drain_count;
-  logic              drains, drains_q, later_drains, drain_room;
+  logic              drains, drains_q, requeue_q, later_drains, later_drains_q, drain_room;
   logic [QpW-1:0]    line, line_q, scrub_q;
   line_row_t         row_ram, row, row_q, row_new;
   logic              row_we, row_re, row_first_q, same, due, overdue, tells;
@@ -115,7 +115,7 @@ module hca_lines
     .clk_i, .rst_i, .db_valid_i, .db_ready_o, .db_i,
     .pkt_valid_i, .pkt_i('{kind: MissAsk, func: '0, qpn: pkt_qpn_i, pi: '0}),
     .fw_valid_i(cfg_i.want_go), .fw_room_o(room_o), .fw_i(cfg_i.want),
-    .again_valid_i(requeue), .again_drains_i(later_drains), .again_i(want_q),
+    .again_valid_i(requeue_q), .again_drains_i(later_drains_q), .again_i(want_q),
     .again_count_o(again_count), .drain_count_o(drain_count),
     .fresh_en_i(again_count < ($bits(again_count))'(Again - Drains - Slots - 4)),
     .out_valid_o(next_valid), .out_ready_i(takes), .out_drains_o(drains), .out_o(next)
@@ -175,16 +175,20 @@ module hca_lines
     end
   end
   assign row_re = state_q == StIdle;
-  assign takes  = state_q == StIdle && state_d == StRow;
+  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_valid && !cfg_i.hold && !shut_valid
+                  && can_take && !store_busy;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StIdle) begin
       want_q   <= want;
       line_q   <= line;
       fw_set_q <= fw_sets;
-      drains_q <= drains && state_d == StRow;
+      drains_q <= drains;
     end
     row_first_q <= state_q == StIdle;
+    // want_q stands a cycle longer.
+    requeue_q      <= requeue && !rst_i;
+    later_drains_q <= later_drains;
     if (row_first_q) row_q <= row_ram;
     if (state_q == StDrain) row_q <= row_new;
     if (rst_i) set_q <= 1'b0;
@@ -212,7 +216,7 @@ module hca_lines
         else if (fin_take) state_d = fin.later ? StLater : fin.want.kind == MissAsk ? StAsk : StAgain;
         else if (cfg_i.hold) state_d = StIdle;
         else if (shut_valid) state_d = StShut;
-        else if (can_take && !store_busy) state_d = StRow;
+        else if (takes) state_d = StRow;
       end
       StFw: begin
         row_we       = 1'b1;

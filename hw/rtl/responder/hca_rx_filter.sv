@@ -49,7 +49,7 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
-  logic shut, drain, stops;
+  logic shut, drain, stops, begins_q;
   if (HasContextMemory) begin : gen_shut
     hca_ram_1r1w #(
       .Width(2),
@@ -69,11 +69,14 @@ module hca_rx_filter
     assign {drain, shut} = '0;
   end
 
-  // Who is to leave its line begins no answer that takes time.
-  assign stops = ctx_i.is_shut || shut
-                 || (drain && ctx_i.is_rc
-                     && rxd_i.opcode[4:0] inside {BthRcReadRequest[4:0], BthRcCmpSwap[4:0], BthRcFetchAdd[4:0],
-                                                  BthRcFlush[4:0], BthRcAtomicWrite[4:0]});
+  // Who is to leave its line begins no answer that takes time: of RC, XRC, and masked atomics.
+  assign stops = ctx_i.is_shut || shut || (drain && begins_q);
+
+  always_ff @(posedge clk_i) begin
+    begins_q <= rxd_i.opcode[7:5] inside {3'(ServiceRc), 3'(ServiceXrc), BthRcMaskedCmpSwap[7:5]}
+                && rxd_i.opcode[4:0] inside {BthRcReadRequest[4:0], BthRcCmpSwap[4:0], BthRcFetchAdd[4:0],
+                                             BthRcFlush[4:0], BthRcAtomicWrite[4:0]};
+  end
 
   // The port of a frame is its rule's to judge. An initiator of XRC takes answers, a target requests.
   assign answer  = rxd_i.opcode[4:0] inside {[BthRcReadResponseFirst[4:0]:BthRcAtomicAcknowledge[4:0]]};
