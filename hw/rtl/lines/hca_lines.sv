@@ -105,7 +105,7 @@ module hca_lines
   logic [23:0]       old_qpn, filled_qpn;
   qpc_record_t       old;
   hw_ev_t            ev_q;
-  logic              ev_valid_q, unused_in;
+  logic              ev_valid_q, ev_is_filled, filled_first_q, unused_in;
 
   assign unused_in = ^{now_i, cfg_i};
   assign since     = now_i[8+:$bits(line_since_t)];
@@ -320,19 +320,23 @@ module hca_lines
 
   // ---- Firmware --------------------------------------------------------------------------------------------
   always_ff @(posedge clk_i) begin
-    if (rst_i) ev_valid_q <= 1'b0;
-    else ev_valid_q <= tells || (ev_valid_q && !ev_ready_i);
+    if (rst_i) {ev_valid_q, filled_first_q} <= '0;
+    else begin
+      ev_valid_q     <= tells || (ev_valid_q && !(ev_ready_i && !ev_is_filled));
+      filled_first_q <= ev_is_filled && !ev_ready_i;
+    end
     if (tells) begin
       ev_q <= '{kind: HwEventLineMiss, func: want_q.func, reserved0: '0, id: 32'(want_q.qpn),
                 cause: {11'd0, want_q.kind, 1'b1, want_q.kind == MissSq, want_q.pi}};
     end
   end
   assign ev_valid_o   = ev_valid_q || filled_valid;
-  assign filled_ready = ev_ready_i && !ev_valid_q;
+  assign ev_is_filled = filled_valid && (!ev_valid_q || filled_first_q);  // what was shown first stays
+  assign filled_ready = ev_ready_i && ev_is_filled;
 
   always_comb begin
     ev_o = ev_q;
-    if (!ev_valid_q) ev_o = '{kind: HwEventLineFilled, id: 32'(filled_qpn), default: '0};
+    if (ev_is_filled || !ev_valid_q) ev_o = '{kind: HwEventLineFilled, id: 32'(filled_qpn), default: '0};
   end
 
   `ifndef SYNTHESIS
