@@ -75,6 +75,7 @@ module hca_lines
     StScrub, StIdle,
     StFw,                                     // firmware has changed the line
     StRow, StDrain, StDoor, StLook, StBegin,  // a QP that wants its line
+    StOpen,                                   // its holder is firmware's
     StAgain, StAsk, StLater,                  // it has it, or looks again
     StShut                                    // doors
   } state_e;
@@ -91,7 +92,7 @@ module hca_lines
   logic              drains, drains_q, requeue_q, later_drains, later_drains_q, drain_room;
   logic [QpW-1:0]    line, line_q, scrub_q;
   line_row_t         row_ram, row, row_q, row_new;
-  logic              row_we, row_re, row_first_q, same, due, overdue, tells;
+  logic              row_we, row_re, row_first_q, same, due, overdue, tells, doors_busy;
   line_since_t       since, stayed;
   line_shut_t        shut;
   // hca_line_swap's.
@@ -104,7 +105,7 @@ module hca_lines
   logic [23:0]       old_qpn, filled_qpn;
   qpc_record_t       old;
   hw_ev_t            ev_q;
-  logic              ev_valid_q, unused_in;
+  logic              ev_valid_q, ev_is_filled, filled_first_q, unused_in;
 
   assign unused_in = ^{now_i, cfg_i};
   assign since     = now_i[8+:$bits(line_since_t)];
@@ -195,6 +196,9 @@ module hca_lines
     else set_q <= fw_sets && !fw_spoils;
   end
 
+  // A door has one port to write by: strobes wait for a context that it may take.
+  assign doors_busy = qpc_valid_o[RxCtrl] || qpc_valid_o[Door];
+
   // ---- What happens ----------------------------------------------------------------------------------------
   always_comb begin
     state_d   = state_q;
@@ -239,21 +243,26 @@ module hca_lines
         else requeue = 1'b1;
       end
       StDrain: begin
-        {row_we, row_new.drain, row_new.since} = {2'b11, since};
-        {shut.valid, shut.drain} = '1;
-        state_d = StDoor;
+        {row_new.drain, row_new.since} = {1'b1, since};
+        if (!doors_busy) begin
+          {row_we, shut.valid, shut.drain} = '1;
+          state_d = StDoor;
+        end
       end
       // What the holder has been rung for is known to hca_rx_ctrl then.
       StDoor: if (door_free_i) state_d = StLook;
       StLook: begin
         if (look_done_i) begin
-          state_d    = quiet_i ? StBegin : StIdle;
-          tells      = !quiet_i && overdue;
-          requeue    = !quiet_i && !overdue;
-          // Firmware takes the line from it; until then it goes on.
-          row_we     = tells;
-          shut.valid = tells;
-          {row_new.drain, row_new.since} = {1'b0, since};
+          state_d = quiet_i ? StBegin : overdue ? StOpen : StIdle;
+          requeue = !quiet_i && !overdue;
+        end
+      end
+      // Firmware takes the line from it; until then it goes on.
+      StOpen: begin
+        {row_new.drain, row_new.since} = {1'b0, since};
+        if (!doors_busy) begin
+          {row_we, shut.valid, tells} = '1;
+          state_d = StIdle;
         end
       end
       StBegin: begin
@@ -266,7 +275,7 @@ module hca_lines
       StAsk:   if (look_done_i) state_d = StIdle;
       StAgain: if (again_ready_i) state_d = StIdle;
       StLater: {requeue, state_d} = {1'b1, StIdle};
-      StShut: begin
+      StShut: if (!doors_busy) begin
         shut_take  = 1'b1;
         shut       = '{valid: row.busy && row.slot == shut_slot && !shut_bad, line: line_q, drain: 1'b1, shut: 1'b1};
         state_d    = StIdle;
@@ -317,19 +326,29 @@ module hca_lines
 
   // ---- Firmware --------------------------------------------------------------------------------------------
   always_ff @(posedge clk_i) begin
-    if (rst_i) ev_valid_q <= 1'b0;
-    else ev_valid_q <= tells || (ev_valid_q && !ev_ready_i);
+    if (rst_i) {ev_valid_q, filled_first_q} <= '0;
+    else begin
+      ev_valid_q     <= tells || (ev_valid_q && !(ev_ready_i && !ev_is_filled));
+      filled_first_q <= ev_is_filled && !ev_ready_i;
+    end
     if (tells) begin
       ev_q <= '{kind: HwEventLineMiss, func: want_q.func, reserved0: '0, id: 32'(want_q.qpn),
                 cause: {11'd0, want_q.kind, 1'b1, want_q.kind == MissSq, want_q.pi}};
     end
   end
   assign ev_valid_o   = ev_valid_q || filled_valid;
-  assign filled_ready = ev_ready_i && !ev_valid_q;
+  assign ev_is_filled = filled_valid && (!ev_valid_q || filled_first_q);  // what was shown first stays
+  assign filled_ready = ev_ready_i && ev_is_filled;
 
   always_comb begin
     ev_o = ev_q;
-    if (!ev_valid_q) ev_o = '{kind: HwEventLineFilled, id: 32'(filled_qpn), default: '0};
+    if (ev_is_filled || !ev_valid_q) ev_o = '{kind: HwEventLineFilled, id: 32'(filled_qpn), default: '0};
   end
+
+  `ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!shut_o.valid || !doors_busy) else $error("hca_lines: a strobe of the doors is lost");
+  end
+  `endif
 
 endmodule
