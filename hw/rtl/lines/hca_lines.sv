@@ -303,8 +303,7 @@ module hca_lines
 
   // ---- The hand-over ---------------------------------------------------------------------------------------
   // In no state in which this here may write, or say something of doors.
-  assign over_taken = !(state_q inside {StScrub, StFw, StDrain, StBegin, StShut})
-                      && !(state_q == StLook && look_done_i);
+  assign over_taken = !(state_q inside {StScrub, StFw, StDrain, StOpen, StBegin, StShut});
   assign shut_o     = shut.valid ? shut : over_shut;
 
   hca_line_swap #(.Sinks(Sinks), .RxCtrl(RxCtrl), .Door(Door)) u_swap (

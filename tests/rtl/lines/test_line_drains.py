@@ -41,7 +41,7 @@ async def drains(dut):
     """Whose line another QP wants gets no doorbells: they wait as all others do, but what firmware wants of it is there
     already. 200 us behind that firmware is told, whatever was looked at meanwhile, the doors are open, and its
     doorbells go on."""
-    lines = Lines(dut, 21)
+    lines = Lines(dut, 716)
     holder, other = 1 << LINE_BITS | 30, 2 << LINE_BITS | 30
     await lines.start([holder, other])
     firmware = Firmware(lines)
