@@ -81,7 +81,8 @@ def prove(name, top, entry):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     sources = [ROOT / path for path in entry["sources"]] + [FORMAL / f"{top}.sv"]
-    flags = "-D SYNTHESIS " + " ".join(f"-G {key}={value}" for key, value in entry["parameters"].items())
+    flags = " ".join([*(f"-D {define}" for define in ["SYNTHESIS", *entry.get("defines", [])]),
+                      *(f"-G {key}={value}" for key, value in entry["parameters"].items())])
     engine = sat_command if entry.get("engine") == "sat" else sby_command
     command = engine(folder, top, entry, sources, flags)
     with open(folder / "log", "w") as log:

@@ -20,7 +20,8 @@ chformal -lower
 opt_expr
 opt_merge
 dffunmap
-opt_clean"""
+simplemap t:$dff t:$mux
+opt_clean -purge"""
 
 COVER = re.compile(r"^  cell \$cover (\S+)\n(?:    .*\n)*?  end\n", re.MULTILINE)
 LOGIC_NOT = """  wire {wire}

@@ -104,6 +104,7 @@ module hca_line_queue
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!again_valid_i || (again_drains_i ? unused_ready[1] : unused_ready[0]))
       else $error("hca_line_queue: one that comes again finds no room");
+    if (!rst_i) assert (!fw_valid_i || fw_room_o) else $error("hca_line_queue: a wish of firmware's is overwritten");
   end
   `endif
 
