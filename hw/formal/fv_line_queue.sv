@@ -168,7 +168,8 @@ module fv_line_queue
       h_kind:  assert (!(pkt_q || u_dut.last_q)
                        || (pkt_want_q.kind == MissAsk && pkt_want_q.func == '0 && pkt_want_q.pi == '0));
       h_last:  assert (!u_dut.last_q || pkt_q
-                       || (last_waits && u_dut.u_fresh.gen_regs.mem[2'(last_q)] == pkt_want_q));
+                       || (last_waits && u_dut.u_fresh.gen_regs.mem[2'(last_q)] == pkt_want_q
+                           && u_dut.ahead_q == 3'(last_q - fresh_out)));
       h_pace:  assert (32'(u_dut.again_pace_q) == (since_again_q >= 5'd4 ? 32'd0 : 32'd4 - 32'(since_again_q))
                        && since_again_q != '0);
       h_pace_drain: assert (32'(u_dut.drain_pace_q) == (since_drain_q >= 5'd16 ? 32'd0 : 32'd16 - 32'(since_drain_q))
