@@ -176,14 +176,15 @@ module hca_lines
     end
   end
   assign row_re = state_q == StIdle;
-  assign takes  = state_q == StIdle && state_d == StRow;
+  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_valid && !cfg_i.hold && !shut_valid && can_take
+                  && !store_busy;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StIdle) begin
       want_q   <= want;
       line_q   <= line;
       fw_set_q <= fw_sets;
-      drains_q <= drains && state_d == StRow;
+      drains_q <= drains && takes;
     end
     row_first_q <= state_q == StIdle;
     if (row_first_q) row_q <= row_ram;
@@ -216,7 +217,7 @@ module hca_lines
         else if (fin_take) state_d = fin.later ? StLater : fin.want.kind == MissAsk ? StAsk : StAgain;
         else if (cfg_i.hold) state_d = StIdle;
         else if (shut_valid) state_d = StShut;
-        else if (can_take && !store_busy) state_d = StRow;
+        else if (takes) state_d = StRow;
       end
       StFw: begin
         row_we       = 1'b1;
@@ -298,7 +299,7 @@ module hca_lines
   assign again_o       = want_q;
 
   // ---- The hand-over ---------------------------------------------------------------------------------------
-  assign over_taken = !row_we && !shut.valid;
+  assign over_taken = !(state_q inside {StFw, StDrain, StBegin, StOpen, StShut});  // rows and doors are free
   assign shut_o     = shut.valid ? shut : over_shut;
 
   hca_line_swap #(.Sinks(Sinks), .RxCtrl(RxCtrl), .Door(Door)) u_swap (
