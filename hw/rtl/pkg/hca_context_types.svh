@@ -55,7 +55,12 @@
   } line_holder_t;
 
   // A line, for hca_lines.
-  localparam int unsigned LineSlots = 64;  // QPs on their way into their lines
+  // QPs on their way into their lines; few in a proof.
+`ifdef HCA_LINE_SLOTS
+  localparam int unsigned LineSlots = `HCA_LINE_SLOTS;
+`else
+  localparam int unsigned LineSlots = 64;
+`endif
   typedef logic [$clog2(LineSlots)-1:0] line_slot_t;
   typedef logic [11:0] line_since_t;       // in 256 cycles
   typedef struct packed {
