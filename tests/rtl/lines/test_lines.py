@@ -159,7 +159,7 @@ async def bad_contexts(dut):
 @cocotb.parametrize(change=["record", "nobody", "another", "itself"], when=["read", "shut", "fence"])
 async def firmware_comes_between(dut, change, when):
     """What firmware does to a line voids what was prepared for it: doors open, and the context is read once more."""
-    lines = Lines(dut, 16)
+    lines = Lines(dut, 15, quiet=1.0)
     holder, other, third = (generation << LINE_BITS | 9 for generation in (1, 2, 3))
     await lines.start([holder, other, third])
     firmware = Firmware(lines)
