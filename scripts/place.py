@@ -44,9 +44,8 @@ def placed(job: mapping.Job, seed: int) -> dict:
 
 def synthesis(job: mapping.Job, folder: Path) -> Path:
     """The script: the block is read as for the estimate, and mapped onto the other part."""
-    read = job.script.splitlines()[0]
     script = folder / "synth.ys"
-    script.write_text(f"{read}\n{MAP.format(top=job.module)}\n")
+    script.write_text(f"{job.read}\n{MAP.format(top=job.module)}\n")
     return script
 
 

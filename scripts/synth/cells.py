@@ -1,0 +1,77 @@
+"""UltraScale+ as the mapper sees it: Yosys' cells, with the delays that paths are measured with (`paths.Delays`).
+
+Yosys has delays of an Artix-7 alone, whatever the family: there a RAM takes three levels of logic, a carry chain two, and
+a late signal is cheap at some pins of a LUT. A mapper that believes it makes the wrong paths short.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from synth.paths import Delays
+
+# Ways in which the mapper looks for short paths; the best of their netlists counts, for none of them wins always: the logic
+# as it is, with structural choices, or restructured for depth before. `{W}` is the delay of a net, in front of each LUT.
+SEARCHES = (
+    "&scorr; &sweep; &dc2; &dch -f -r; &if {W}; &mfs",
+    "&scorr; &sweep; &if -g -K 6; &st; &dch -f -r; &if {W}; &mfs",
+)
+
+LATE = "hca_late"
+MODULE = re.compile(r"^\s*module\s+\\?(\S+?)\s*(?=[\s(#;])")
+ARC = re.compile(r"\(\s*(?:posedge |negedge )?(?P<pin>\w+)(?:\[\d+\])?\s*=>\s*\(?(?P<out>\w+)")
+CLOCKED = re.compile(r"\b(pos|neg)edge\b")
+VALUE = re.compile(r"=\s*[^=;>]+;")
+SETUP = re.compile(r"(\$setup\s*\(.*,)[^,]*\);")
+
+
+def ps(ns: float) -> int:
+    return round(1000 * ns)
+
+
+def delay_of(module: str, pin: str, out: str, *, clocked: bool, delays: Delays) -> int | None:
+    """Picoseconds from a pin to an output, or from a clock: what it is later than a flip-flop. None: as it is."""
+    if clocked:
+        late = {"RAMB": delays.ram_out, "URAM": delays.ram_out, "RAM": delays.lut_ram, "SRL": delays.lut_ram}
+        found = next((ns for name, ns in late.items() if module.startswith(name)), None)
+        return None if found is None else ps(found - delays.clock_to_out)
+    if re.fullmatch(r"LUT[1-6]", module):
+        return ps(delays.lut)
+    if wide := re.fullmatch(r"\$__ABC9_LUT([78])", module):
+        inputs, number = int(wide.group(1)), int(pin[1:])
+        if number < 6:
+            return ps(delays.lut + delays.mux_entry + delays.mux * (inputs - 6))
+        return ps(delays.mux * (inputs - number))
+    if module.startswith("MUXF"):
+        return ps(delays.mux)
+    if module == "CARRY4":
+        # Only into a LUT does the mapper count the net; the carry's own gate is the LUT beside it.
+        enter = {"S": delays.carry_entry, "CI": delays.carry_step}.get(pin, delays.net + delays.carry_entry)
+        return ps(enter + (delays.carry_exit if out == "O" else 0.0))
+    return ps(delays.net + delays.lut_ram) if re.match(r"RAM\d|SRL", module) else None
+
+
+def for_mapper(delays: Delays = Delays()) -> str:
+    """Yosys' models of the cells, with these delays. Set-up times are those of every register, so they are left out."""
+    share = files("pyosys") / "share" / "xilinx"
+    lines, module = [], ""
+    for line in [line for name in ("cells_sim.v", "cells_xtra.v") for line in (share / name).read_text().splitlines()]:
+        if begins := MODULE.match(line):
+            module = begins.group(1)
+        if (arc := ARC.search(line)) and VALUE.search(line):
+            found = delay_of(module, arc["pin"], arc["out"], clocked=bool(CLOCKED.search(line)), delays=delays)
+            line = line if found is None else VALUE.sub(f"= {found};", line, count=1)
+        lines.append(SETUP.sub(r"\1 0);", line))
+    return "\n".join(lines) + "\n" + late_box(delays)
+
+
+def is_memory(module: str) -> bool:
+    """A RAM of UltraScale+, of which Yosys knows the ports alone."""
+    return re.fullmatch(r"RAMB(18|36)E2|URAM288(_BASE)?", module) is not None
+
+
+def late_box(delays: Delays) -> str:
+    """A cell that is the delay of a RAM, and that the mapper cannot look into: it would find a wire there and take it."""
+    return (f"(* abc9_box *)\nmodule {LATE} (output O, input I);\n"
+            f"  specify\n    (I => O) = {ps(delays.ram_out - delays.clock_to_out)};\n  endspecify\nendmodule\n")
