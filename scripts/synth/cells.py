@@ -7,15 +7,19 @@ a late signal is cheap at some pins of a LUT. A mapper that believes it makes th
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib.resources import files
+from pathlib import Path
 
 from synth.paths import Delays
 
-# Ways in which the mapper looks for short paths; the best of their netlists counts, for none of them wins always: the logic
-# as it is, with structural choices, or restructured for depth before. `{W}` is the delay of a net, in front of each LUT.
+# What all blocks are to reach: a path that does is not made shorter, for that costs LUTs.
+GOAL_NS = tomllib.loads((Path(__file__).resolve().parents[2] / "hw" / "timing.toml").read_text())["goal_ns"]
+# Ways in which the mapper looks for short paths; the best of their netlists counts, for none of them wins always: the
+# logic as it is, with structural choices, or restructured for depth before. `{W}`: the delay of a net, before each LUT.
 SEARCHES = (
-    "&scorr; &sweep; &dc2; &dch -f -r; &if {W}; &mfs",
-    "&scorr; &sweep; &if -g -K 6; &st; &dch -f -r; &if {W}; &mfs",
+    "&scorr; &sweep; &dc2; &dch -f -r; &if -D {goal_ps} {W}; &mfs",
+    "&scorr; &sweep; &if -g -K 6; &st; &dch -f -r; &if -D {goal_ps} {W}; &mfs",
 )
 
 LATE = "hca_late"
@@ -28,6 +32,12 @@ SETUP = re.compile(r"(\$setup\s*\(.*,)[^,]*\);")
 
 def ps(ns: float) -> int:
     return round(1000 * ns)
+
+
+def searches(delays: Delays = Delays()) -> list[str]:
+    """Scripts for the mapper; between the ends of a path there is what the goal leaves of the cycle."""
+    goal = GOAL_NS - delays.clock_to_out - delays.net - delays.setup
+    return [search.replace("{goal_ps}", str(ps(goal))) for search in SEARCHES]
 
 
 def delay_of(module: str, pin: str, out: str, *, clocked: bool, delays: Delays) -> int | None:

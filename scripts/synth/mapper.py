@@ -1,6 +1,6 @@
 """Maps a block in this folder onto UltraScale+ cells: `mapper.py TOP READ`, READ being the command that reads its sources.
 
-Leaves memories.txt, synth.log, and a netlist-N.json for each of `cells.SEARCHES`.
+Leaves memories.txt, synth.log, and a netlist-N.json for each of `cells.searches()`.
 """
 
 import sys
@@ -30,7 +30,7 @@ def main() -> None:
         run(design, command)
     put_late(top_of(design, top))
     run(design, "design -save before_luts")
-    for number, search in enumerate(cells.SEARCHES):
+    for number, search in enumerate(cells.searches()):
         run(design, "design -load before_luts")
         run(design, f"scratchpad -set synth_xilinx.abc9.W {cells.ps(Delays().net)}")
         run(design, "scratchpad -set abc9.script +" + search.replace(" ", ","))
