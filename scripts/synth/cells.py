@@ -1,7 +1,7 @@
 """UltraScale+ as the mapper sees it: Yosys' cells, with the delays that paths are measured with (`paths.Delays`).
 
-Yosys has delays of an Artix-7 alone, whatever the family: there a RAM takes three levels of logic, a carry chain two, and
-a late signal is cheap at some pins of a LUT. A mapper that believes it makes the wrong paths short.
+Yosys has delays of an Artix-7 alone, whatever the family: there a RAM takes three levels of logic, a carry chain two,
+and a late signal is cheap at some pins of a LUT. A mapper that believes it makes the wrong paths short.
 """
 
 from __future__ import annotations
@@ -82,6 +82,6 @@ def is_memory(module: str) -> bool:
 
 
 def late_box(delays: Delays) -> str:
-    """A cell that is the delay of a RAM, and that the mapper cannot look into: it would find a wire there and take it."""
+    """A cell that is the delay of a RAM; the mapper cannot look into it, for it would take the wire in it."""
     return (f"(* abc9_box *)\nmodule {LATE} (output O, input I);\n"
             f"  specify\n    (I => O) = {ps(delays.ram_out - delays.clock_to_out)};\n  endspecify\nendmodule\n")

@@ -1,4 +1,4 @@
-"""Maps a block in this folder onto UltraScale+ cells: `mapper.py TOP READ`, READ being the command that reads its sources.
+"""Maps a block in this folder onto UltraScale+ cells: `mapper.py TOP READ`; READ is the command that reads its sources.
 
 Leaves memories.txt, synth.log, and a netlist-N.json for each of `cells.searches()`.
 """
@@ -23,10 +23,11 @@ def main() -> None:
     synth = f"synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top} -run "
     Path("cells.v").write_text(cells.for_mapper())
     Path(LOG).write_text("")
-    # In pieces: the library of cells is ours, the memories are listed as the design has them, before they become RAMs or
-    # flip-flops, and the search for short paths goes on from one state several times.
+    # In pieces: the library of cells is ours, the memories are listed as the design has them, before they become RAMs
+    # or flip-flops, and the search for short paths goes on from one state several times.
     for command in (read, "read_verilog -lib -specify cells.v", f"hierarchy -check -top {top}",
-                    synth + "prepare:map_memory", "tee -q -o memories.txt dump t:$mem_v2", synth + "map_memory:map_luts"):
+                    synth + "prepare:map_memory", "tee -q -o memories.txt dump t:$mem_v2",
+                    synth + "map_memory:map_luts"):
         run(design, command)
     put_late(top_of(design, top))
     run(design, "design -save before_luts")

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import area
 import pytest
 import timing
-from synth import hierarchy, mapping
+from synth import cells, hierarchy, mapping
 from synth.hierarchy import Block
 
 LEAF = """module leaf #(
@@ -146,3 +146,41 @@ def test_notes():
     row = {"block": "hca_b", "module": "hca_b", "worst_ns": 5.0, "loops": 2}
     found = timing.notes([row], timing.Budgets.read(BUDGETS), {"hca_a", "hca_b"})
     assert [text.split()[0] for text in found] == ["hca_b", "hca_b", "hca_c"]
+
+
+def arcs_of(module):
+    """Lines of delays of a cell, as the mapper reads it."""
+    text = cells.for_mapper().split(f"module {module}(" if f"module {module}(" in cells.for_mapper()
+                                    else f"module {module} (")[1].split("endmodule")[0]
+    return [line.strip() for line in text.splitlines() if "=>" in line]
+
+
+def test_the_mapper_has_the_delays_that_paths_are_measured_with():
+    delays = cells.Delays()
+    assert {line.split("= ")[-1] for line in arcs_of("LUT6")} == {f"{cells.ps(delays.lut)};"}
+    into, along = (f"{cells.ps(ns)};" for ns in (delays.net + delays.carry_entry, delays.carry_step))
+    carries = arcs_of("CARRY4")
+    assert f"(CI     => CO[3]) = {along}" in carries
+    assert f"(DI[0]  => CO[3]) = {into}" in carries
+    assert f"(I => O) = {cells.ps(delays.ram_out - delays.clock_to_out)};" in arcs_of(cells.LATE)
+    assert cells.is_memory("RAMB36E2")
+    assert not cells.is_memory("RAMB36E1")
+
+
+def netlist(path, luts, levels):
+    """A chain of LUTs between two flip-flops, and some beside it."""
+    gates = {f"g{n}": {"type": "LUT1", "port_directions": {"I0": "input", "O": "output"},
+                       "connections": {"I0": [2 + min(n, levels)], "O": [3 + n]}} for n in range(luts)}
+    ends = {"q": {"type": "FDRE", "port_directions": {"D": "input", "Q": "output", "C": "input"},
+                  "connections": {"D": [2 + levels], "Q": [2], "C": [1]}}}
+    path.write_text(mapping.json.dumps({"modules": {"block": {"cells": gates | ends, "ports": {}, "netnames": {}}}}))
+    return path
+
+
+def test_the_smallest_netlist_that_reaches_the_goal_counts(tmp_path):
+    slow, fast, large = (netlist(tmp_path / name, *size)
+                         for name, size in {"slow": (20, 12), "fast": (25, 10), "large": (40, 2)}.items())
+    assert mapping.best("block", [slow, fast]) == fast
+    assert mapping.best("block", [slow, large, fast]) == large
+    small = netlist(tmp_path / "small", 30, 6)
+    assert mapping.best("block", [large, small]) == small
