@@ -34,17 +34,18 @@ module hca_work_set #(
   op_e             op_q, op_d;
   logic [Rows-1:0] some_q;            // rows that have members; of others the RAM says nothing
   logic [Rows-1:0] ahead, above_q, pick_q;  // above_q: rows behind row_q; pick_q: the next one
+  logic [ItemW-1:0] add_q;             // in the second cycle of an add: add_i, which stands
   logic [RowW-1:0] row_q, next, add_row;
   logic            any_q, empty_q, load_first_q, in_rest, enter;
   logic [31:0]     rest_q, row, rdata;      // rest_q: members of row_q that were taken out of the RAM, not offered yet
   logic [31:0]     lowest;
   logic [BitW-1:0] first;
 
-  assign add_row = add_i[ItemW-1:BitW];
+  assign add_row = add_q[ItemW-1:BitW];
   // Who is taken in this very cycle is in it no more.
   assign lowest  = rest_q & (~rest_q + 1'b1);
-  assign in_rest = row_q == add_row && rest_q[add_i[BitW-1:0]] && !(out_ready_i && lowest[add_i[BitW-1:0]]);
-  assign row     = (some_q[add_row] ? rdata : '0) | 32'd1 << add_i[BitW-1:0];
+  assign in_rest = row_q == add_row && rest_q[add_q[BitW-1:0]] && !(out_ready_i && lowest[add_q[BitW-1:0]]);
+  assign row     = (some_q[add_row] ? rdata : '0) | 32'd1 << add_q[BitW-1:0];
   assign enter   = op_q == OpAdd && !in_rest;
 
   // The next row behind row_q, around. It is a cycle old when it is used: only a load takes flags away, and two cycles
@@ -83,7 +84,7 @@ module hca_work_set #(
     .waddr_i(add_row),
     .wdata_i(row),
     .re_i   (op_d != OpNone),
-    .raddr_i((op_d == OpLoad) ? next : add_row),
+    .raddr_i((op_d == OpLoad) ? next : add_i[ItemW-1:BitW]),
     .rdata_o(rdata)
   );
 
@@ -92,6 +93,7 @@ module hca_work_set #(
   assign out_o       = {row_q, first};
 
   always_ff @(posedge clk_i) begin
+    add_q <= add_i;
     if (rst_i) begin
       op_q         <= OpNone;
       some_q       <= '0;

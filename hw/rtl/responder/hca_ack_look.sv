@@ -32,14 +32,15 @@ module hca_ack_look
 );
 
   // ---- A response ----------------------------------------------------------------------------------
+  // It is a packet, and its row comes behind the cycle that the job begins in.
   logic [31:0] offset, most;           // bytes: in front of it, in a full packet
   logic [31:0] sums, carries;          // of offset and payload, if they come to the row's length
   logic        is_last, row_at, is_rest, is_most;
 
   assign row_at  = is_atomic(row_i.opcode);
-  assign offset  = 32'(24'(job_i.psn - first_psn_i)) << mtu_shift(now_ctx_i.path_mtu);
+  assign offset  = 32'(24'(rxd_i.psn - first_psn_i)) << mtu_shift(ctx_i.path_mtu);
   assign most    = 32'(mtu_bytes(ctx_i.path_mtu));
-  assign is_last = job_i.psn == row_i.last_psn;
+  assign is_last = rxd_i.psn == row_i.last_psn;
   assign is_most = 32'(rxd_i.payload_bytes) == most;
   // Bit by bit, without an adder behind the one that the offset is out of: each carry that the sum shows must be there.
   assign sums    = offset ^ 32'(rxd_i.payload_bytes) ^ row_i.len_bytes;

@@ -85,15 +85,11 @@ module hca_rx_msgs
   assign exec_ready  = grant[N] && out_ready_i;
 
   always_comb begin
-    out_o = '0;
-    if (grant[N]) out_o = '{from_exec: 1'b1, msg: exec_msg};
-    for (int unsigned i = 0; i < N; i++) begin
-      if (grant[i]) out_o = '{from_exec: 1'b0, msg: in_i[i]};
-    end
+    out_o = '{from_exec: grant[N], msg: exec_msg & {$bits(pipe_msg_t){grant[N]}}};
+    for (int unsigned i = 0; i < N; i++) out_o.msg |= in_i[i] & {$bits(pipe_msg_t){grant[i]}};
   end
 
   // ---- Flushes -------------------------------------------------------------------------------------
-  // A grant stays until it is served: the set takes two cycles for an add.
   assign add_valid    = inner_q || flush != '0;
 
   // What is left, and news, have one place between them.
@@ -119,23 +115,38 @@ module hca_rx_msgs
   );
 
   always_comb begin
-    add = inner_item_q;
+    add = inner_item_q & {$bits(flush_t){flush_grant[N]}};
     for (int unsigned i = 0; i < N; i++) begin
-      if (flush_grant[i]) add = '{qpn: in_i[i].qpn, sq: in_i[i].kind == MsgFlushSq};
+      add |= {in_i[i].qpn, in_i[i].kind == MsgFlushSq} & {$bits(flush_t){flush_grant[i]}};
     end
   end
+
+  // Who asks is not part of the set's cycle, nor is the set part of the choice of a job: what is taken out of it, and
+  // comes into it once more, is flushed twice, which does nothing.
+  logic   set_valid, set_ready, next_valid, next_ready;
+  flush_t set, next;
+
+  hca_skid #(.Width($bits(flush_t))) u_add (
+    .clk_i, .rst_i, .in_valid_i(add_valid), .in_ready_o(add_ready), .in_i(add),
+    .out_valid_o(set_valid), .out_ready_i(set_ready), .out_o(set)
+  );
 
   hca_work_set #(
     .Items(1 << $bits(flush_t))
   ) u_flushes (
     .clk_i,
     .rst_i,
-    .add_valid_i(add_valid),
-    .add_ready_o(add_ready),
-    .add_i      (add),
-    .out_valid_o(flush_valid_o),
-    .out_ready_i(flush_ready_i),
-    .out_o      (flush_o)
+    .add_valid_i(set_valid),
+    .add_ready_o(set_ready),
+    .add_i      (set),
+    .out_valid_o(next_valid),
+    .out_ready_i(next_ready),
+    .out_o      (next)
+  );
+
+  hca_skid #(.Width($bits(flush_t))) u_next (
+    .clk_i, .rst_i, .in_valid_i(next_valid), .in_ready_o(next_ready), .in_i(next),
+    .out_valid_o(flush_valid_o), .out_ready_i(flush_ready_i), .out_o(flush_o)
   );
 
 endmodule

@@ -1,7 +1,8 @@
-// Output queues of hca_rx_ctrl. An item that needs a list pushes its fetch with it. The event queue has one
-// place per QP and more: QP_ERROR and COMM_EST happen once per life of a QP, so receive never waits for
-// firmware; ev_spare_o tells when there is room for an event that may be left out. room_o: for all that a job pushes,
-// beside what comes in this cycle; items beyond the first of a job wait for item_ready_o.
+// Output queues of hca_rx_ctrl, each behind a register, for what a job pushes is known late. An item that needs a list
+// pushes its fetch with it. The event queue has one place per QP and more: QP_ERROR and COMM_EST happen once per life of
+// a QP, so receive never waits for firmware; ev_spare_o tells when there is room for an event that may be left out.
+// room_o: for all that a job pushes, beside what comes in this cycle and in the one before; items beyond the first of a
+// job wait for item_ready_o.
 module hca_rx_out
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -39,14 +40,27 @@ module hca_rx_out
 
   rx_ev_t                   ev;
   qp_gen_t                  gen;
-  logic                     list_ready, upd_ready, ev_ready, unused_ready;
+  logic                     in_ready, list_ready, upd_ready, ev_ready, unused_ready;
   logic [$clog2(Items):0]   item_count, list_count;
   logic [$clog2(Upds):0]    upd_count;
   logic [$clog2(EvDepth):0] ev_count;
 
-  assign unused_ready = ^{list_ready, upd_ready, ev_ready};
-  assign room_o = item_count < ($clog2(Items) + 1)'(Items - 1) && list_count < ($clog2(Items) + 1)'(Items - 1)
-                  && upd_count < ($clog2(Upds) + 1)'(Upds - 1) && ev_count < ($clog2(EvDepth) + 1)'(EvDepth - 1);
+  assign unused_ready = ^{in_ready, list_ready, upd_ready, ev_ready};
+  assign room_o = item_count < ($clog2(Items) + 1)'(Items - 2) && list_count < ($clog2(Items) + 1)'(Items - 2)
+                  && upd_count < ($clog2(Upds) + 1)'(Upds - 1) && ev_count < ($clog2(EvDepth) + 1)'(EvDepth - 2);
+
+  // What is in its register has its place.
+  logic        item_valid_q, item_lists_q, ev_valid_q;
+  rxw_t        item_q;
+  dma_rd_req_t list_q;
+  rx_ev_t      ev_q;
+  qp_gen_t     ev_gen_q;
+  assign item_ready_o = item_count < ($clog2(Items) + 1)'(Items - 1) && list_count < ($clog2(Items) + 1)'(Items - 1);
+  always_ff @(posedge clk_i) begin
+    if (rst_i) {item_valid_q, ev_valid_q} <= '0;
+    else {item_valid_q, ev_valid_q} <= {item_valid_i && item_ready_o, ev_valid_i};
+    {item_q, list_q, item_lists_q, ev_q, ev_gen_q} <= {item_i, list_i, item_i.needs_list, ev_i, ev_gen_i};
+  end
 
   hca_fifo #(
     .Width($bits(rxw_t)),
@@ -54,9 +68,9 @@ module hca_rx_out
   ) u_rxw (
     .clk_i,
     .rst_i,
-    .in_valid_i (item_valid_i),
-    .in_ready_o (item_ready_o),
-    .in_i       (item_i),
+    .in_valid_i (item_valid_q),
+    .in_ready_o (in_ready),
+    .in_i       (item_q),
     .out_valid_o(rxw_valid_o),
     .out_ready_i(rxw_ready_i),
     .out_o      (rxw_o),
@@ -69,9 +83,9 @@ module hca_rx_out
   ) u_list (
     .clk_i,
     .rst_i,
-    .in_valid_i (item_valid_i && item_ready_o && item_i.needs_list),
+    .in_valid_i (item_valid_q && item_lists_q),
     .in_ready_o (list_ready),
-    .in_i       (list_i),
+    .in_i       (list_q),
     .out_valid_o(list_req_valid_o),
     .out_ready_i(list_req_ready_i),
     .out_o      (list_req_o),
@@ -99,9 +113,9 @@ module hca_rx_out
   ) u_ev (
     .clk_i,
     .rst_i,
-    .in_valid_i (ev_valid_i),
+    .in_valid_i (ev_valid_q),
     .in_ready_o (ev_ready),
-    .in_i       ({ev_gen_i, ev_i}),
+    .in_i       ({ev_gen_q, ev_q}),
     .out_valid_o(ev_valid_o),
     .out_ready_i(ev_ready_i),
     .out_o      ({gen, ev}),
