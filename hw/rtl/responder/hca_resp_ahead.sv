@@ -46,8 +46,8 @@ module hca_resp_ahead
     return groups;
   endfunction
 
-  // Place of the lowest bit set; of none AheadPsns. By eights, for a carry over all of them would be the longest chain of
-  // its block.
+  // Place of the lowest bit set; of none AheadPsns. By eights, for a carry over all of them would be the longest chain
+  // of its block.
   function automatic logic [6:0] lowest(groups_t groups);
     logic [2:0] eight;
     eight = lowest_of_8(groups.some[6:0]);

@@ -185,8 +185,8 @@ module hca_rx_mover
   assign late_run   = is_late(src_q[5:0], d, chunk_i.len_bytes);
   assign late_first = is_late(src_first[5:0], d, chunk_i.len_bytes);
   assign late      = run_q ? late_run : late_first;
-  // The last beat is the number of whole ones, one less, or one more. Compared with each, for a sum of all bits in front
-  // of one comparison is longer.
+  // The last beat is the number of whole ones, one less, or one more. Compared with each, for a sum of all bits in
+  // front of one comparison is longer.
   assign whole     = chunk_i.len_bytes[12:6];
   assign d_end     = 7'(d) + 7'(chunk_i.len_bytes[5:0]);
   assign d_none    = d == '0 && chunk_i.len_bytes[5:0] == '0;
