@@ -15,8 +15,8 @@ module fv_resp_ahead
   logic [23:0]          now;    // distance of the same PSN when the expected packet has come
 
   hca_resp_ahead u_dut (
-    .marks_i, .ahead_i, .near_o(near), .known_o(known), .leads_o(leads), .first_o(first), .passed_o(passed),
-    .hole_o(hole)
+    .marks_i, .between_i(ahead_i - 24'd1), .near_o(near), .known_o(known), .leads_o(leads), .first_o(first),
+    .passed_o(passed), .hole_o(hole)
   );
   // As those put it together who look.
   assign missing = leads ? ahead_i[6:0] : first;

@@ -67,6 +67,7 @@ module hca_atomic
   logic               op_valid, alloc, full, hit, flush, waits;  // waits: writes before a FLUSH may be to come
   at_op_t             op;
   logic [IdxW:0]      head_q, tail_q;
+  logic [Entries-1:0] head_at, tail_at;
   logic [Entries-1:0] live_q, newest_q, flush_q, match, near;  // newest: of its address
   logic [7:0]         func_q [Entries];
   digest_t            digest_q [Entries];
@@ -93,6 +94,9 @@ module hca_atomic
 
   assign head = head_q[IdxW-1:0];
   assign tail = tail_q[IdxW-1:0];
+  // Places are decoded from registers: what takes one, or frees it, is late.
+  assign head_at = Entries'(1) << head;
+  assign tail_at = Entries'(1) << tail;
   assign full = head == tail && head_q[IdxW] != tail_q[IdxW];
   assign flush = op.cas && op.stores;
   assign waits = flush && (live_q & ~flush_q) != '0;
@@ -131,11 +135,13 @@ module hca_atomic
     end
   end
 
-  logic misses;
+  // Whether the address is the same comes last.
+  logic misses, may_hit;
+  assign may_hit        = looked_q && !full && found_q && !flush;
   assign misses         = looked_q && !full && (!found_q || flush) && !waits;
   assign rd_req_valid_o = misses;
   assign rd_req_o       = '{func: op.func, addr: {op.addr, 3'd0}, len_bytes: 10'd8};
-  assign alloc          = (looked_q && !full && hit) || (misses && rd_req_ready_i);
+  assign alloc          = (may_hit && same) || (misses && rd_req_ready_i);
   assign hold_o         = (op_valid && !flush) || near != '0;
 
   // ---- The oldest one: first its value, then what becomes of it ----------------------------------------
@@ -223,8 +229,7 @@ module hca_atomic
       else if (begin_it) have_q <= 1'b1;
       if (alloc) tail_q <= tail_q + 1'b1;
       if (finish) head_q <= head_q + 1'b1;
-      if (finish) live_q[head] <= 1'b0;
-      if (alloc) live_q[tail] <= 1'b1;
+      live_q <= (live_q & ~(head_at & {Entries{finish}})) | (tail_at & {Entries{alloc}});
     end
     if (alloc) begin
       // Nothing takes its value from a FLUSH.

@@ -49,8 +49,8 @@ module hca_read_ahead
 
   found_t               found_d, found_q;
   logic                 near, known, fits_q, in_row;
-  logic [23:0]          ahead;
-  logic [6:0]           missing;
+  logic [23:0]          between;     // PSNs between the oldest one and the packet's
+  logic [6:0]           ahead, missing;
 
   logic                 unused_in;
   assign unused_in = ^row_i;
@@ -59,15 +59,17 @@ module hca_read_ahead
   assign found_o = fits_q && row_i.opcode == WrOpRdmaRead && in_row;
   assign seek_o  = seek_i && fits_q && row_i.opcode == WrOpRdmaRead && !in_row;
 
-  assign ahead = psn_i - st_i.una_psn;
+  // One less in front of it would be a chain more.
+  assign ahead   = 7'(psn_i - st_i.una_psn);
+  assign between = psn_i + ~st_i.una_psn;
 
   hca_resp_ahead u_ahead (
-    .marks_i(marks_of(st_i)), .ahead_i(ahead), .near_o(near), .known_o(known), .leads_o(found_d.leads),
+    .marks_i(marks_of(st_i)), .between_i(between), .near_o(near), .known_o(known), .leads_o(found_d.leads),
     .first_o(found_d.first), .passed_o(found_d.passed), .hole_o(found_d.hole)
   );
 
   assign found_d.fits  = near && !known;
-  assign found_d.ahead = ahead[6:0];
+  assign found_d.ahead = ahead;
   assign missing       = found_q.leads ? found_q.ahead : found_q.first;
 
   always_ff @(posedge clk_i) begin

@@ -84,7 +84,6 @@ module hca_resp_check
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
   logic        has_marks, has_marks_q, near, known, has_masks;
-  logic [23:0] ahead;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
   logic        first, middle, last, only, total_bad, flush_bad;
@@ -106,12 +105,11 @@ module hca_resp_check
 
   hca_resp_ahead u_ahead (
     .marks_i  (now_st_i.wr_va),
-    .ahead_i  (ahead),
+    .between_i(rxd_i.psn + ~now_st_i.epsn),
     .near_o   (near), .known_o(known), .leads_o(marks_d.leads), .first_o(marks_d.first),
     .passed_o (marks_d.passed), .hole_o(marks_d.hole)
   );
-  assign ahead         = rxd_i.psn - now_st_i.epsn;
-  assign marks_d.ahead = ahead[6:0];
+  assign marks_d.ahead = 7'(rxd_i.psn - now_st_i.epsn);
   assign marks_d.known = has_marks && known;  // without marks nobody asks for the rest
 
   always_comb begin
@@ -220,6 +218,9 @@ module hca_resp_check
   logic [AheadPsns-1:0] left;
   logic [15:0] seen;
   assign next_psn = req_i.psn + (look_q.read ? look_q.psns : 24'd1) + (keeps ? 24'(marks_q.passed) : '0);
+  // One less, of what is not a READ: what was received last.
+  logic [23:0] last_psn;
+  assign last_psn = req_i.psn + (keeps ? 24'(marks_q.passed) : '0);
   logic        unused_missing;
   assign unused_missing = ^missing[6:MissingW];
   assign still    = marks_q.hole - marks_q.passed;
@@ -390,7 +391,7 @@ module hca_resp_check
         item_o.rsp.syndrome = {3'b000, code};
         item_o.rsp.msn      = st_o.msn;
         // A duplicate SEND or WRITE is answered for everything received so far (REL-19).
-        item_o.rsp.psn      = look_q.read ? req_i.psn : st_o.epsn - 24'd1;
+        item_o.rsp.psn      = look_q.read ? req_i.psn : accept ? last_psn : st_i.epsn - 24'd1;
       end
       if ((accept && look_q.read) || again) begin
         item_o.rsp.read      = 1'b1;

@@ -125,7 +125,8 @@ module hca_resp_sched
   logic [12:0] rsp_tail;
   logic [JobPlaceW-1:0] new_place, next_came, next_place, from, to, new_place_q, from_q, to_q;
   logic [15:0] seq_q;         // of the newest READ packet of the card
-  logic [15:0] under_way_q;   // READ packets that had not passed in the cycle before
+  logic [15:0] done_seq_q;    // of the newest one that had passed in the cycle before
+  logic        has_jobs, last_above, last_upto;
 
   assign open       = sl_open_i[ctx.lane] && (ctx.group == '0 || rate_open_i[ctx.group]);
   // A NAK that has itself moved the QP to ERR still goes out, behind the READs that came before it.
@@ -142,7 +143,8 @@ module hca_resp_sched
   assign stale      = row.ack && was_nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
   assign store_job  = job_row && !lost && (add || replace);
-  assign start_read = alive && open && row.jobs.count != '0 && txp_free && seg_free;
+  assign has_jobs   = row.jobs.count != '0;
+  assign start_read = alive && open && has_jobs && txp_free && seg_free;
 
   hca_resp_span u_span (
     .clk_i, .take_i(rsp_ready_o), .rsp_i, .path_mtu_i(ctx.path_mtu), .last_psn_o(rsp_last_psn), .only_o(rsp_only),
@@ -157,7 +159,10 @@ module hca_resp_sched
   end
 
   // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
-  assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= under_way_q;
+  // Behind the one that has passed and not behind the newest, around: three comparisons side by side.
+  assign last_above = row.last_seq > done_seq_q;
+  assign last_upto  = row.last_seq <= seq_q;
+  assign passed     = !row.sent || !((done_seq_q > seq_q) ? last_above || last_upto : last_above && last_upto);
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
                       && alive && row.jobs.count == '0 && passed;
 
@@ -218,8 +223,10 @@ module hca_resp_sched
         row_new.ack  = 1'b0;
         row_new.sent = 1'b0;
       end
-      row_new.queued = alive && (row.jobs.count != '0 || (row.ack && !send_ack));
-      push           = row_new.queued && !start_read;
+      // It is queued still, and nothing of it goes out now that would queue it later: said without the two ways out,
+      // for whether it may go at all comes late.
+      row_new.queued = alive && (has_jobs || (row.ack && !(open && ack_free && passed)));
+      push           = alive && (has_jobs ? !(open && txp_free && seg_free) : row.ack && !(open && ack_free && passed));
     end
     if (send_read) begin
       row_we           = 1'b1;
@@ -262,7 +269,7 @@ module hca_resp_sched
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
       if (send_read) seq_q <= seq_q + 16'd1;
-      under_way_q <= seq_q + 16'(send_read) - resp_done_seq_i;
+      done_seq_q  <= resp_done_seq_i;
       unique case (state_q)
         StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
         StBlock: state_q <= StFind;

@@ -37,6 +37,17 @@ module hca_rx_mover
 );
 
   // ---- Error bits ----------------------------------------------------------------------------------
+  typedef struct packed {
+    logic side_sq;
+    logic resumes;
+    logic tells;      // its message may have had its completion already
+    logic atomic;
+    logic flush;      // if it is an atomic
+    logic by_value;   // answer of an atomic: it is in the item
+    logic goes_on;    // SEND, and the message does
+  } item_t;
+
+  item_t item_q;
   logic run_q;                // the error bits of the item at the head have been read
   logic side_sq, blocked, set_bad, resume, settle, sq_bad, rq_bad, rq_told, told, pays, clear;
   logic look, we_sq, we_rq, we_sq_q, we_rq_q, bad_q, old_sq, seen_sq_q, seen_rq_q, new_sq_q;
@@ -49,9 +60,20 @@ module hca_rx_mover
   assign qpc_wr_ready_o = !settle;
   // In RESET items of the old life may still come; the bits are cleared on the way out of it.
   assign clear          = qpc_wr_valid_i && qpc_wr_ready_o && qpc_wr_i.qpc.state != QpsReset;
-  assign side_sq        = end_is_sq(meta_i.fin);
-  assign blocked        = (side_sq ? sq_bad : rq_bad) && !meta_i.fin.resumes;
-  assign told           = blocked && !side_sq && rq_told && meta_i.fin.shared && meta_i.fin.cqe.valid;
+  assign side_sq        = item_q.side_sq;
+  assign blocked        = (side_sq ? sq_bad : rq_bad) && !item_q.resumes;
+  assign told           = blocked && rq_told && item_q.tells;
+
+  // The item comes out of a RAM, and is there for a cycle more.
+  always_ff @(posedge clk_i) begin
+    if (!run_q) begin
+      item_q <= '{side_sq: end_is_sq(meta_i.fin), resumes: meta_i.fin.resumes,
+                  tells: !end_is_sq(meta_i.fin) && meta_i.fin.shared && meta_i.fin.cqe.valid,
+                  atomic: meta_i.fin.kind == RxwAtomic, flush: meta_i.fin.rsp.cas && meta_i.fin.rsp.stores,
+                  by_value: meta_i.fin.kind == RxwAtomicResp,
+                  goes_on: meta_i.fin.kind == RxwSend && !meta_i.fin.msg_last};
+    end
+  end
 
   // They are written a cycle late: what decides it comes late. A look in that cycle takes what is on its way.
   assign {we_sq, we_rq} = settle ? {side_sq, !side_sq} : {clear && qpc_wr_i.init_sq, clear && qpc_wr_i.init_rq};
@@ -59,7 +81,7 @@ module hca_rx_mover
   always_ff @(posedge clk_i) begin
     {we_sq_q, we_rq_q} <= {we_sq, we_rq};
     bits_qpn_q         <= settle ? meta_i.fin.qpn : qpc_wr_i.qpn;
-    bits_q             <= {set_bad || pays, set_bad && meta_i.fin.kind == RxwSend && !meta_i.fin.msg_last};
+    bits_q             <= {set_bad || pays, set_bad && item_q.goes_on};
     bad_q              <= set_bad;
     if (look) begin
       {seen_sq_q, seen_rq_q} <= {we_sq_q, we_rq_q} & {2{bits_qpn_q == meta_i.fin.qpn}};
@@ -100,57 +122,79 @@ module hca_rx_mover
   // ---- Item: walk its chunks -------------------------------------------------------------------------
   exec_err_e   err_q, err_now;
   xl_err_e     xl_err_q, xl_err_now;
-  logic [4:0]  segs_q, segs_left;   // segments finished / still to finish
+  logic [4:0]  left_q;              // segments still to finish
+  logic        none_left_q, one_left_q;
   logic [12:0] pos_q;               // payload bytes placed
   logic        discard, has_chunk, chunk_bad, chunk_ok, chunk_moves, early, late, take, finish, advance;
   logic        is_atomic_op, is_flush, launch, by_value, skips, ends, take_late, take_even, take_still;
-  logic [11:0] beats_q;
+  logic        late_run, late_first;  // once it runs, and in the cycle before
+  logic [11:0] beats_q, beats_one;
   xl_err_e     chunk_err;
 
-  assign segs_left   = meta_i.segs - segs_q;
-  assign discard     = blocked || meta_i.err != ExNone || err_q != ExNone;
-  assign has_chunk   = run_q && segs_left != '0 && chunk_valid_i;
+  assign discard     = blocked || err_q != ExNone;
+  assign has_chunk   = run_q && !none_left_q && chunk_valid_i;
   // A region by bus addresses may begin anywhere: what its peer takes for a multiple of 8 need not be one. And a null
   // region has no word that could be written at once. A FLUSH reads the word around its byte.
-  assign is_atomic_op = meta_i.fin.kind == RxwAtomic;
-  assign is_flush    = meta_i.fin.rsp.cas && meta_i.fin.rsp.stores;
+  assign is_atomic_op = item_q.atomic;
+  assign is_flush    = item_q.flush;
   assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && ((chunk_i.addr[2:0] != '0 && !is_flush)
                                                                 || chunk_i.discards)) ? XlAccess : chunk_i.err;
   assign chunk_bad   = has_chunk && !discard && chunk_err != XlOk;
-  assign chunk_ok    = chunk_valid_i && chunk_err == XlOk && chunk_i.len_bytes != '0 && !is_atomic_op
-                       && !chunk_i.discards;
+  assign chunk_ok    = chunk_valid_i && chunk_i.err == XlOk && chunk_i.len_bytes != '0 && !chunk_i.discards;
   assign skips       = chunk_i.discards && !is_atomic_op;
-  assign chunk_moves = has_chunk && !discard && chunk_ok;
-  assign early       = meta_valid_i && !run_q && meta_i.segs != '0 && chunk_ok && late;
+  assign chunk_moves = has_chunk && !discard && chunk_ok && !is_atomic_op;
+  assign early       = meta_valid_i && !run_q && meta_i.segs != '0 && meta_i.fin.kind != RxwAtomic && chunk_ok
+                       && late_first;
 
   // ---- Steps of a chunk ----------------------------------------------------------------------------
   logic [6:0]  k_q;                 // step
+  logic [6:0]  k_next_q, k_behind1_q, k_behind2_q;  // it and one, less one, less two
   logic [13:0] src, src_q, src_next, src_first;  // payload's place relative to buf_beat, in bytes
   logic [13:0] head_at, body_at;                 // where it would be, had all been of that part
   logic [12:0] pos_next;
   logic [5:0]  s, d, rot;
-  logic [7:0]  src_beats, dst_beats;
+  logic [7:0]  src_beats;
+  logic [6:0]  whole;               // beats of the chunk
+  logic [6:0]  d_end;               // and the rest, behind the first lane
+  logic        d_none, d_more;      // this is nothing, more than a beat
   logic [5:0]  out_idx;             // beat that is written
   logic        places, step, step_last, emits, k_last, k_behind;
 
+  // A source that begins behind its destination does not fill the beat. Where s is more than d it is not 0.
+  function automatic logic is_late(logic [5:0] from, logic [5:0] lane, logic [12:0] len_bytes);
+    logic [6:0] upto;
+    upto = 7'(from) + 7'(len_bytes[5:0]);
+    return from > lane && (len_bytes[12:6] != '0 || (upto[6] && upto[5:0] != '0));
+  endfunction
+
   // A datagram's chunks are cut where its network header ends.
-  // The answer of an atomic is in its item.
-  assign by_value  = meta_i.fin.kind == RxwAtomicResp;
-  assign head_at   = by_value ? 14'd0 : 14'(meta_i.hdr_off);
-  assign body_at   = 14'(meta_i.payload_off) - 14'(meta_i.hdr_bytes);
+  // The answer of an atomic is in its item, at 0; so it has no early step.
+  assign by_value  = run_q && item_q.by_value;
+  assign head_at   = 14'(meta_i.hdr_off);
+  assign body_at   = {{6{meta_i.body_off[7]}}, meta_i.body_off};
   // Found when the piece in front of it ends; of the first one it is known.
   assign pos_next  = pos_q + chunk_i.len_bytes;
-  assign src_next  = 14'(pos_next) + ((by_value || pos_next < 13'(meta_i.hdr_bytes)) ? head_at : body_at);
-  assign src_first = (by_value || meta_i.hdr_bytes != '0) ? head_at : 14'(meta_i.payload_off);
+  assign src_next  = 14'(pos_next) + ((pos_next < 13'(meta_i.hdr_bytes)) ? head_at : body_at);
+  assign src_first = 14'(meta_i.first_off);
   assign src       = run_q ? src_q : src_first;
   assign s         = src[5:0];
   assign d         = chunk_i.addr[5:0];
   assign rot       = d - s;
   assign src_beats = 8'((14'(s) + 14'(chunk_i.len_bytes) + 14'd63) >> 6);
-  assign dst_beats = 8'((14'(d) + 14'(chunk_i.len_bytes) + 14'd63) >> 6);
-  assign late      = s > d && 14'(s) + 14'(chunk_i.len_bytes) > 14'd64;  // the first output beat needs a second one
-  assign k_last    = 8'(k_q) == dst_beats - 8'd1;
-  assign k_behind  = 8'(k_q) == dst_beats;
+  // The first output beat needs a second one.
+  assign late_run   = is_late(src_q[5:0], d, chunk_i.len_bytes);
+  assign late_first = is_late(src_first[5:0], d, chunk_i.len_bytes);
+  assign late      = run_q ? late_run : late_first;
+  // The last beat is the number of whole ones, one less, or one more. Compared with each, for a sum of all bits in
+  // front of one comparison is longer.
+  assign whole     = chunk_i.len_bytes[12:6];
+  assign d_end     = 7'(d) + 7'(chunk_i.len_bytes[5:0]);
+  assign d_none    = d == '0 && chunk_i.len_bytes[5:0] == '0;
+  assign d_more    = d_end[6] && d_end[5:0] != '0;
+  assign k_last    = (d_none && whole == k_next_q) || (d_more && whole == k_behind1_q)
+                     || (!d_none && !d_more && whole == k_q);
+  assign k_behind  = (d_none && whole == k_q) || (d_more && whole == k_behind2_q)
+                     || (!d_none && !d_more && whole == k_behind1_q);
   assign out_idx   = k_q[5:0] - 6'(late);
   assign emits     = !late || k_q != '0;
   assign step      = (chunk_moves || early) && advance && done_ready_i;
@@ -168,45 +212,46 @@ module hca_rx_mover
   assign take_late  = chunk_moves ? advance && done_ready_i && k_behind : take_still;
   assign take_even  = chunk_moves ? advance && done_ready_i && k_last : take_still;
   assign take_still = launch ? op_valid_o && op_ready_i : done_ready_i;
-  assign take       = has_chunk && (late ? take_late : take_even);
+  assign take       = has_chunk && (late_run ? take_late : take_even);
   // The last one in any case, or with this chunk.
-  assign ends       = run_q && (segs_left == '0 || (chunk_valid_i && chunk_i.seg_last && segs_left == 5'd1));
-  assign finish     = run_q && done_ready_i
-                      && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
+  assign ends       = run_q && (none_left_q || (chunk_valid_i && chunk_i.seg_last && one_left_q));
+  assign finish     = done_valid_o && done_ready_i;
   assign chunk_ready_o = take;
   assign meta_ready_o  = finish;
 
   assign buf_re_o    = step && 8'(k_q) < src_beats && !by_value;
   assign buf_raddr_o = meta_i.buf_beat + RxBufW'(src[13:6]) + RxBufW'(k_q);
 
-  assign err_now    = (meta_i.err != ExNone) ? meta_i.err : chunk_bad ? ExKey : err_q;
+  assign err_now    = chunk_bad ? ExKey : err_q;
   assign xl_err_now = chunk_bad ? chunk_err : xl_err_q;
   // An item that fails or is held back moves nothing at its end, which therefore waits for no step.
   assign set_bad    = ends && done_ready_i && !blocked && err_now != ExNone;
-  assign resume     = finish && meta_i.fin.resumes;
+  assign resume     = finish && item_q.resumes;
   assign pays       = ends && done_ready_i && told;
 
-  assign done_valid_o = run_q && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
+  assign beats_one   = beats_q + 12'd1;
+  assign done_valid_o = run_q && (none_left_q || (take && chunk_i.seg_last && one_left_q));
   assign done_o = '{blocked: blocked, told: told, err: err_now, xl_err: xl_err_now,
-                    beats: beats_q + 12'(step && emits), fin: meta_i.fin};
+                    beats: (step && emits) ? beats_one : beats_q, fin: meta_i.fin};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       run_q   <= 1'b0;
-      segs_q  <= '0;
-      k_q     <= '0;
       beats_q <= '0;
     end else begin
       if (!run_q) run_q <= meta_valid_i;
       else if (finish) run_q <= 1'b0;
-      if (finish) segs_q <= '0;
-      else if (take && chunk_i.seg_last) segs_q <= segs_q + 5'd1;
-      if (take) k_q <= '0;   // also where the early step was in vain
-      else if (step) k_q <= k_q + 7'd1;
-      if (step && emits) beats_q <= beats_q + 12'd1;
+      if (step && emits) beats_q <= beats_one;
     end
-    if (rst_i || finish) begin
-      err_q    <= ExNone;
+    if (!run_q) {left_q, none_left_q, one_left_q} <= {meta_i.segs, meta_i.segs == '0, meta_i.segs == 5'd1};
+    else if (take && chunk_i.seg_last) begin
+      {left_q, none_left_q, one_left_q} <= {left_q - 5'd1, one_left_q, left_q == 5'd2};
+    end
+    // Also where the early step was in vain.
+    if (rst_i || take) {k_behind2_q, k_behind1_q, k_q, k_next_q} <= {-7'sd2, -7'sd1, 7'd0, 7'd1};
+    else if (step) {k_behind2_q, k_behind1_q, k_q, k_next_q} <= {k_behind1_q, k_q, k_next_q, k_next_q + 7'd1};
+    if (!run_q) begin
+      err_q    <= meta_i.err;
       xl_err_q <= XlOk;
       pos_q    <= '0;
     end else begin

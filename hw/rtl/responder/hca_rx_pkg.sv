@@ -231,7 +231,8 @@ package hca_rx_pkg;
     exec_err_e         err;       // found while the list was walked
     logic [4:0]        segs;      // segments (hence `seg_last` chunks) of this item
     logic [RxBufW-1:0] buf_beat;
-    logic [6:0]        payload_off; // from buf_beat
+    logic [6:0]        first_off;   // of the first byte, from buf_beat
+    logic [7:0]        body_off;    // where that would be if all were payload, signed
     logic [5:0]        hdr_bytes;   // of a datagram: network header that goes before its payload
     logic [4:0]        hdr_off;     // and its place
     rx_end_t           fin;

@@ -50,14 +50,17 @@ module hca_rx_place
 
   // Slots of 16 bytes that the list has. Both kinds of head are judged side by side.
   logic [9:0] list_slots;
-  logic       rq_ok, sq_ok, opcode_ok;
+  logic       rq_ok, sq_ok, opcode_ok, just;
+
+  // The control block of an SQ takes a slot more: enough slots, and not just one too few.
+  hca_next #(.Width(10)) u_just (.a_i(10'(sq_head.num_sge)), .b_i(list_slots), .next_o(just));
 
   assign list_slots = 10'(14'(rxw_i.list_bytes) >> 4);
   assign opcode_ok  = of_atomic ? is_atomic(sq_head.opcode) && sq_head.num_sge == 8'd1
                                 : sq_head.opcode == WrOpRdmaRead;
   assign rq_ok      = rq_head.num_sge <= 8'(MaxSge) && 10'(rq_head.num_sge) < list_slots
                       && rq_head.wqe_index == rxw_i.wqe_index;
-  assign sq_ok      = sq_head.num_sge <= 8'(MaxSge) && 10'(sq_head.num_sge) + 10'd1 < list_slots
+  assign sq_ok      = sq_head.num_sge <= 8'(MaxSge) && 10'(sq_head.num_sge) < list_slots && !just
                       && sq_head.wqe_index == rxw_i.wqe_index && !sq_head.inline_data && opcode_ok;
   assign head_ok    = !list_i.err && (is_rq ? rq_ok : sq_ok);
 
@@ -66,6 +69,7 @@ module hca_rx_place
   logic [32:0] reach;
   logic [12:0] take;
   logic        skipped, enough, entry_seg, entry_go, entries_over, read_bad;
+  logic        entry_here, entries_last, stays;
   logic        stay;     // a datagram's payload goes on in the entry in which its header ends
 
   assign sge       = list_i.data[{slot_q, 7'd0} +: 128];
@@ -75,17 +79,21 @@ module hca_rx_place
   assign enough    = {1'b0, sge.length} >= reach;
   assign take      = enough ? need_q : sge.length[12:0] - skip_q[12:0];
   assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped && need_q != '0;
-  assign entry_go  = state_q == StEntry && list_valid_i && (!entry_seg || seg_ready_i);
+  // What an entry that is skipped does, and one that is not: which one it is comes late.
+  assign entry_here = state_q == StEntry && list_valid_i;
+  assign entry_go   = skipped ? entry_here : entry_here && (list_i.err || need_q == '0 || seg_ready_i);
   // Entries must not run past the fetched bytes; the header was checked, so only a short fetch can do that.
   assign read_bad     = list_i.err || (slot_q == 2'd3 && list_i.last && entries_q != 5'd1);
-  assign entries_over = !stay && (entries_q == 5'd1 || (!skipped && enough) || read_bad);
+  assign entries_last = entries_q == 5'd1 || read_bad;
+  assign entries_over = (!skipped && enough) ? !stays : entries_last;
 
   // ---- Datagrams: 40 bytes before the payload, with the network header at their end --------------------
   logic [5:0] hdr_bytes;
   logic       room_only; // nothing to write, but room for the 40 bytes must be there: is there one behind 39 (OP-22)?
   assign room_only = rxw_i.dg == DgBare && rxw_i.payload_bytes == '0;
   assign hdr_bytes = (rxw_i.dg == DgIpv4) ? 6'(Ipv4Bytes) : (rxw_i.dg inside {DgIpv6, DgGrh}) ? 6'(GrhBytes) : 6'd0;
-  assign stay      = hdr_q && !skipped && !list_i.err && enough && rxw_i.payload_bytes != '0;
+  assign stays     = hdr_q && !list_i.err && rxw_i.payload_bytes != '0;
+  assign stay      = stays && !skipped && enough;
 
   // ---- Items without a list ------------------------------------------------------------------------
   logic direct, direct_seg, flush;
@@ -135,13 +143,20 @@ module hca_rx_place
   assign list_ready_o = (drained && meta_ready_i) || (state_q == StDrain && !list_i.last)
                         || (entry_go && slot_q == 2'd3 && !entries_over && !stay);
 
+  logic [6:0] payload_off;
+  logic [4:0] hdr_off;
+  assign payload_off = rxw_i.payload_off + 7'(rxw_i.lead);
+  assign hdr_off     = (rxw_i.dg == DgGrh) ? 5'(LrhBytes) : rxw_i.lead;
+
   always_comb begin
     meta_o.err         = direct ? ExNone : closed ? err_d : err_q;
     meta_o.segs        = direct ? 5'(direct_seg) : closed ? segs_d : segs_q;
     meta_o.buf_beat    = rxw_i.buf_beat;
-    meta_o.payload_off = rxw_i.payload_off + 7'(rxw_i.lead);
+    // What is in the item itself is at 0. The mover has no time left for whose place counts first.
+    meta_o.first_off   = of_atomic ? '0 : (hdr_bytes != '0) ? 7'(hdr_off) : payload_off;
+    meta_o.body_off    = of_atomic ? '0 : 8'(payload_off) - 8'(hdr_bytes);
     meta_o.hdr_bytes   = hdr_bytes;
-    meta_o.hdr_off     = (rxw_i.dg == DgGrh) ? 5'(LrhBytes) : rxw_i.lead;
+    meta_o.hdr_off     = of_atomic ? '0 : hdr_off;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
                            wqe_index: oldest, shared: rxw_i.shared, msg_last: rxw_i.msg_last,
                            silent: rxw_i.silent, rsp: rxw_i.rsp,
@@ -190,14 +205,16 @@ module hca_rx_place
         entries_d = entries_q - 5'd1;
         if (list_i.err) begin
           err_d = ExWqe;
-        end else if (skipped) begin
-          skip_d = skip_q - sge.length;
-          if (entries_over) err_d = read_bad ? ExWqe : ExLen;
         end else begin
-          skip_d = '0;
-          segs_d = segs_q + 5'(need_q != '0);
-          need_d = need_q - take;
-          if (entries_over && !enough) err_d = read_bad ? ExWqe : ExLen;
+          if (skipped) begin
+            skip_d = skip_q - sge.length;
+          end else begin
+            skip_d = '0;
+            segs_d = segs_q + 5'(need_q != '0);
+            need_d = need_q - take;
+          end
+          // The list ends, and not all has a place.
+          if (entries_last && !(!skipped && enough)) err_d = read_bad ? ExWqe : ExLen;
         end
         if (entries_over) state_d = (closed && meta_ready_i) ? StIdle : StDrain;
       end
