@@ -24,7 +24,7 @@ module hca_fifo #(
   end
 
   logic [PtrW-1:0]   wr_ptr_q, rd_ptr_q;
-  logic [CountW-1:0] count_q, one_more, one_less;
+  logic [CountW-1:0] count_q;
   logic              push, pop;
 
   assign in_ready_o = !count_q[PtrW];
@@ -32,21 +32,14 @@ module hca_fifo #(
   assign pop        = out_valid_o && out_ready_i;
   assign count_o    = count_q;
 
-  // What comes and goes is late: both are known before it. In gates, for two adders become one behind a multiplexer.
-  always_comb begin
-    for (int unsigned i = 0; i < CountW; i++) begin
-      one_more[i] = count_q[i] ^ ((count_q | ({CountW{1'b1}} << i)) == '1);
-      one_less[i] = count_q[i] ^ ((count_q & ~({CountW{1'b1}} << i)) == '0);
-    end
-  end
-
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       wr_ptr_q <= '0;
       count_q  <= '0;
     end else begin
       if (push) wr_ptr_q <= wr_ptr_q + 1'b1;
-      if (push != pop) count_q <= push ? one_more : one_less;
+      if (push && !pop) count_q <= count_q + 1'b1;
+      if (pop && !push) count_q <= count_q - 1'b1;
     end
   end
 
