@@ -1,8 +1,8 @@
-// Output queues of hca_rx_ctrl, each behind a register, for what a job pushes is known late. An item that needs a list
-// pushes its fetch with it. The event queue has one place per QP and more: QP_ERROR and COMM_EST happen once per life of
-// a QP, so receive never waits for firmware; ev_spare_o tells when there is room for an event that may be left out.
-// room_o: for all that a job pushes, beside what comes in this cycle and in the one before; items beyond the first of a
-// job wait for item_ready_o.
+// Output queues of hca_rx_ctrl, items and events behind a register, for what a job pushes is known late. An item that
+// needs a list pushes its fetch with it. The event queue has one place per QP and more: QP_ERROR and COMM_EST happen
+// once per life of a QP, so receive never waits for firmware; ev_spare_o tells when there is room for an event that may
+// be left out. room_o: for all that a job pushes, beside what comes in this cycle and in the one before; items beyond
+// the first of a job wait for item_ready_o.
 module hca_rx_out
   import hca_pkg::*, hca_rx_pkg::*;
 (
