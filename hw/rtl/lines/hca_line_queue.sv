@@ -43,7 +43,7 @@ module hca_line_queue
   line_want_t pkt_want_q, fw_want_q, in, fresh, again, drain;
   logic [3:0] again_pace_q, drain_pace_q;
   logic       last_q, is_last, last_leaves, takes_fresh, pushes_pkt;
-  logic [$clog2(Depth):0] fresh_count, ahead_q;
+  logic [$clog2(Depth):0] fresh_count, fresh_less, ahead_q;
 
   assign fw_room_o  = !fw_q;
   assign in_valid   = fw_q || pkt_q || db_valid_i;
@@ -67,13 +67,14 @@ module hca_line_queue
     if (fw_valid_i) fw_want_q <= fw_i;
     if (pkt_valid_i) pkt_want_q <= pkt_i;
     // The newest packet that waits, and how many are before it.
-    if (pushes_pkt) ahead_q <= fresh_count - ($bits(fresh_count))'(takes_fresh);
+    if (pushes_pkt) ahead_q <= takes_fresh ? fresh_less : fresh_count;
     else if (takes_fresh) ahead_q <= ahead_q - 1'b1;
     if (rst_i) last_q <= 1'b0;
     else if (pkt_valid_i) last_q <= 1'b1;
     else if (last_leaves) last_q <= 1'b0;
   end
 
+  assign fresh_less  = fresh_count - 1'b1;
   assign takes_fresh = out_ready_i && fresh_valid && fresh_en_i && !again_valid && !drain_valid;
   assign pushes_pkt  = pkt_q && in_ready && !fw_q;
   assign last_leaves = takes_fresh && !pkt_q && ahead_q == '0;

@@ -54,7 +54,7 @@ module hca_line_slots
 
   typedef enum logic [2:0] {FnIdle, FnShut, FnDoor, FnStart, FnWait} fence_e;
 
-  logic [SlotW:0]   head_q, arrived_q, looked_q, shut_q, mark_q, safe_q, swap_q, shut_d, swap_d;
+  logic [SlotW:0]   head_q, arrived_q, looked_q, shut_q, mark_q, safe_q, swap_q, shut_d, swap_d, shut_next, swap_next;
   logic [Slots-1:0] dead_q;
   logic             full, begins, beat, last, first_q, err_q;
   logic [1:0]       beat_q;
@@ -119,8 +119,11 @@ module hca_line_slots
   );
 
   // ---- Places ----------------------------------------------------------------------------------------
-  assign shut_d       = shut_q + (SlotW + 1)'(shut_take_i);
-  assign swap_d       = swap_q + (SlotW + 1)'(swap_take_i);
+  // Whether one is taken is known late.
+  assign shut_next    = shut_q + 1'b1;
+  assign swap_next    = swap_q + 1'b1;
+  assign shut_d       = shut_take_i ? shut_next : shut_q;
+  assign swap_d       = swap_take_i ? swap_next : swap_q;
   assign shut_valid_o = looked_q != shut_q;
   assign shut_slot_o  = shut_q[SlotW-1:0];
   assign shut_bad_o   = seen.err || seen.qpn != shut_o.qpn

@@ -1,12 +1,13 @@
 // Responder rules for one request packet. look_i: packet, context and state are valid (now_*, and kept for the next
 // cycle: ctx_i, st_i); the verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall
-// do, the new state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1,
-// 4 (UC).
+// do, the new state, and at most one event. Where marks have to be searched (marks_o, with look_i) it stands there a
+// cycle later. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1, 4 (UC).
 module hca_resp_check
   import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*;
 (
   input  logic           clk_i,
   input  logic           look_i,
+  output logic           marks_o,
   input  logic           apply_i,
   input  rxd_t           rxd_i,    // with look_i
   input  rxd_t           req_i,    // the same with apply_i
@@ -65,7 +66,7 @@ module hca_resp_check
     logic        rd_jam;     // the ring is full of READs asked for again: drop, the peer comes back
     logic        rd_none;    // no READ job is waiting
     logic        dup_ok;     // duplicate READ lies wholly before the expected PSN
-    logic        alone;      // selective: it needs nothing of the packets before it, and there is a place for its mark
+    logic        alone;      // selective: it needs nothing of the packets before it
     logic        eighth;     // of the packets behind the expected one
     logic [23:0] psns;       // PSNs a READ takes
   } look_t;
@@ -73,6 +74,7 @@ module hca_resp_check
   // Selective repeat: what hca_resp_ahead says of the packet and of the marks. What is late of it, how many packets are
   // missing and the marks with this one, is put together a cycle later.
   typedef struct packed {
+    logic        reached;
     logic        known;
     logic [6:0]  ahead;
     logic        leads;
@@ -83,7 +85,7 @@ module hca_resp_check
 
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
-  logic        has_marks, has_marks_q, near, known, has_masks;
+  logic        has_marks, has_marks_q, has_masks;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
   logic        first, middle, last, only, total_bad, flush_bad;
@@ -100,17 +102,18 @@ module hca_resp_check
 
   assign has_masks = rxd_i.masked && rxd_i.opcode[4:0] == BthRcCmpSwap[4:0];
 
-  // They stand where the place of a WRITE in progress stands otherwise.
+  // They stand where the place of a WRITE in progress stands otherwise. Of the expected packet, where there are none,
+  // nothing needs to be searched.
   assign has_marks = now_ctx_i.selective && now_st_i.in_msg inside {MsgpNone, MsgpSend};
+  assign marks_o   = has_marks && !(now_st_i.wr_va == '0 && look_d.in_seq);
 
   hca_resp_ahead u_ahead (
-    .marks_i  (now_st_i.wr_va),
-    .between_i(rxd_i.psn + ~now_st_i.epsn),
-    .near_o   (near), .known_o(known), .leads_o(marks_d.leads), .first_o(marks_d.first),
+    .marks_i  (st_i.wr_va),
+    .between_i(req_i.psn + ~st_i.epsn),
+    .near_o   (marks_d.reached), .known_o(marks_d.known), .leads_o(marks_d.leads), .first_o(marks_d.first),
     .passed_o (marks_d.passed), .hole_o(marks_d.hole)
   );
-  assign marks_d.ahead = 7'(rxd_i.psn - now_st_i.epsn);
-  assign marks_d.known = has_marks && known;  // without marks nobody asks for the rest
+  assign marks_d.ahead = 7'(req_i.psn - st_i.epsn);
 
   always_comb begin
     op       = rxd_i.opcode[4:0];
@@ -184,13 +187,14 @@ module hca_resp_check
     look_d.rd_full    = rd_used >= 6'(now_ctx_i.max_dest_rd_atomic) && !now_st_i.rd_again && !look_d.flush;
     look_d.rd_jam     = rd_used >= RdJam;
     look_d.rd_none    = rd_used == '0;
-    look_d.alone      = has_marks && near && !now_st_i.nak_all && op == BthRcWriteOnly[4:0] && !look_d.len_bad
-                        && !look_d.access_bad;
+    look_d.alone      = has_marks && !now_st_i.nak_all && op == BthRcWriteOnly[4:0];
     look_d.eighth     = behind[2:0] == '0;
   end
 
   always_ff @(posedge clk_i) begin
-    if (look_i) {look_q, marks_q, has_marks_q} <= {look_d, marks_d, has_marks};
+    if (look_i) {look_q, has_marks_q} <= {look_d, has_marks};
+    marks_q <= marks_d;
+    if (look_i) {marks_q.known, marks_q.passed, marks_q.hole} <= {1'b0, 7'd0, 7'(AheadPsns)};  // none
   end
 
   // ---- Stage 2: verdict -----------------------------------------------------------------------------
@@ -282,7 +286,7 @@ module hca_resp_check
               && !look_q.rd_jam && (look_q.atomic || !(no_srq_i || foreign_i));
     end else if (apply_i && ctx_i.selective) begin
       // A gap is told of again with every eighth packet: an answer, or what was sent again, may be lost.
-      places = look_q.alone && !marks_q.known;
+      places = look_q.alone && marks_q.reached && !marks_q.known && !look_q.len_bad && !look_q.access_bad;
       if (places && (!st_i.nak_sent || look_q.eighth)) begin
         syndrome = (behind_gap > MissingMax) ? NakPsnSequence : NakSelective;
       end else if (!places && !marks_q.known && !st_i.nak_all) begin

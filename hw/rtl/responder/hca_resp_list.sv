@@ -23,6 +23,7 @@ module hca_resp_list
   input  logic                 more_i,      // who has a job may take a further place
   input  logic [JobPlaceW-1:0] new_i,       // the place that it gets
   input  logic                 aside_i,     // selective, and it has come before
+  input  logic [23:0]          aside_last_psn_i,  // last_psn_i, early
   output logic                 add_o,       // it gets a place; else there is one job less: this one, or another
   output logic                 replace_o,   // it takes the place of the first one
   output logic                 link_o,      // the place behind from_o is to_o
@@ -57,8 +58,9 @@ module hca_resp_list
     if (aside_i) begin
       unsent    = !empty && psn_ge(psn_i, list_i.at_psn) && (!to_main || psn_ge(list_i.replay_psn, psn_i));
       back      = !newer && !unsent && list_i.midway
-                  && psn_ge(last_psn_i, list_i.replaying ? list_i.main_psn : list_i.at_psn);
-      replace_o = !newer && !unsent && list_i.partly && psn_ge(psn_i, head_psn) && psn_ge(last_psn_i, list_i.last_psn);
+                  && psn_ge(aside_last_psn_i, list_i.replaying ? list_i.main_psn : list_i.at_psn);
+      replace_o = !newer && !unsent && list_i.partly && psn_ge(psn_i, head_psn)
+                  && psn_ge(aside_last_psn_i, list_i.last_psn);
       between   = to_main && !unsent;
     end else begin
       unsent    = psn_ge(psn_i, list_i.at_psn);

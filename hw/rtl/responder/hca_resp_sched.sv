@@ -49,7 +49,8 @@ module hca_resp_sched
   localparam int unsigned QueueW = RespQueueW;
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  // StBlock, StFind: is an atomic's result here? StLink: the second link of a new job.
+  // StBlock, StFind: is an atomic's result here? Of READs asked for aside the last PSN is compared, a cycle behind the
+  // MTU. StLink: the second link of a new job.
   // StPace: may the QP send already? StRead: its job comes. StResume, StResumed: where does its job go on?
   typedef enum logic [3:0] {StPick, StBlock, StFind, StRow, StPace, StRead, StLink, StResume, StResumed} state_e;
 
@@ -117,11 +118,11 @@ module hca_resp_sched
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
   logic        open, alive, passed, start_read, send_ack, store_job, is_nak, was_nak, job_row, last_word, stale;
-  logic        more_jobs, add, replace, link, relink, free_list, flush, goes_on;
+  logic        more_jobs, add, replace, link, relink, free_list_q, flush, goes_on;
   logic        put_q, set_q, link_q, relink_q, gone_q;   // what StRow has found: done in the cycle behind it
   resp_list_t  jobs_with, jobs_sent, jobs_resumed;
   logic        rsp_only;
-  logic [23:0] rsp_last_psn;
+  logic [23:0] rsp_last_psn, rsp_last_psn_q;
   logic [12:0] rsp_tail;
   logic [JobPlaceW-1:0] new_place, next_came, next_place, from, to, new_place_q, from_q, to_q;
   logic [15:0] seq_q;         // of the newest READ packet of the card
@@ -271,7 +272,7 @@ module hca_resp_sched
       if (send_read) seq_q <= seq_q + 16'd1;
       done_seq_q  <= resp_done_seq_i;
       unique case (state_q)
-        StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
+        StPick:  if (take) state_q <= (grant[EvJob] && (rsp_i.again || rsp_i.aside)) ? StBlock : StRow;
         StBlock: state_q <= StFind;
         StFind:  state_q <= StRow;
         StPace:  if (go || hold) state_q <= (go && !late) ? StRead : StPick;
@@ -352,11 +353,14 @@ module hca_resp_sched
     assign {found, result} = '0;
   end
 
-  always_ff @(posedge clk_i) if (state_q == StFind) found_q <= found;
+  always_ff @(posedge clk_i) begin
+    if (state_q == StFind) found_q <= found;
+    rsp_last_psn_q <= rsp_last_psn;
+  end
 
   hca_resp_list u_list (
     .list_i(row.jobs), .psn_i(rsp_q.psn), .last_psn_i(job_new.last_psn),
-    .more_i(more_jobs), .new_i(new_place), .aside_i(rsp_q.aside),
+    .more_i(more_jobs), .new_i(new_place), .aside_i(rsp_q.aside), .aside_last_psn_i(rsp_last_psn_q),
     .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
     .relink_o(relink), .with_o(jobs_with), .job_psn_i(job.psn), .job_last_psn_i(job.last_psn), .sent_psn_i(read_psn),
     .is_last_i(is_last), .next_i(next_place), .sent_o(jobs_sent), .goes_on_o(goes_on), .resumed_o(jobs_resumed)
@@ -419,9 +423,11 @@ module hca_resp_sched
     .rdata_o(ctx)
   );
 
-  // All jobs of a QP are dropped.
-  assign free_list = state_q == StRow && row.jobs.count != '0
-                     && ((ev_q == EvTurn && !alive) || (ev_q == EvQpc && init_q));
+  // All jobs of a QP are dropped, behind StRow. Its row is still there then.
+  always_ff @(posedge clk_i) begin
+    free_list_q <= !rst_i && state_q == StRow && row.jobs.count != '0
+                   && ((ev_q == EvTurn && !alive) || (ev_q == EvQpc && init_q));
+  end
 
   hca_resp_jobs #(.Width($bits(resp_job_t))) u_jobs (
     .clk_i, .rst_i,
@@ -437,7 +443,7 @@ module hca_resp_sched
     .head_i      (row.jobs.head),
     .job_o       (job_came),
     .next_o      (next_came),
-    .free_i      (free_list || (send_read && is_last)),
+    .free_i      (free_list_q || (send_read && is_last)),
     .free_head_i (row.jobs.head),
     .free_tail_i (send_read ? row.jobs.head : row.jobs.tail),
     .free_count_i(send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.jobs.count))

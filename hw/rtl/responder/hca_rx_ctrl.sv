@@ -1,7 +1,7 @@
 // Judges every received packet and every internal message, one at a time and in order: the single writer of
 // responder and acknowledge state. Context writes go first; messages, and slices of a long flush, take turns
-// with packets. 2 cycles per request or acknowledge, 3 behind a job of the same QP, and 2 for each further send WQE
-// that completes. A job starts only when its outputs have room; it never waits for firmware.
+// with packets. 2 cycles per request or acknowledge, 3 behind a job of the same QP or where marks are searched, 2 more
+// for each further send WQE that completes. A job starts only when its outputs have room; it never waits for firmware.
 module hca_rx_ctrl
   import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::ack_job_of_packet;
 (
@@ -86,6 +86,7 @@ module hca_rx_ctrl
   typedef enum logic [2:0] {
     StIdle,
     StRead,   // tables have answered
+    StMarks,  // selective repeat: marks are searched
     StResp,   // request or dropped packet: act
     StAck,    // acknowledge unit works
     StMsg,    // receive-side error message: act
@@ -306,15 +307,16 @@ module hca_rx_ctrl
   rxw_t        resp_item;
   dma_rd_req_t resp_list;
   resp_st_t    resp_new;
-  logic        resp_act, resp_dead, resp_ev_valid;
+  logic        resp_act, marks, resp_dead, resp_ev_valid;
   rx_ev_t      resp_ev;
 
   assign resp_act = state_q == StResp && !drop_q;
-  assign {srq_look_o, srq_look_srqn_o} = {pkt_read && ctx.has_srq, ctx.is_xrc ? rxd_i.xrcsrq[SrqW-1:0] : ctx.srqn};
+  assign srq_look_o      = (pkt_read || state_q == StMarks) && ctx.has_srq;
+  assign srq_look_srqn_o = !ctx.is_xrc ? ctx.srqn : pkt_read ? rxd_i.xrcsrq[SrqW-1:0] : pkt_q.xrcsrq[SrqW-1:0];
 
   hca_rx_request u_request (
     .clk_i,
-    .look_i     (pkt_read), .apply_i(resp_act),
+    .look_i     (pkt_read), .marks_o(marks), .apply_i(resp_act),
     .rxd_i, .req_i(pkt_q),
     .qpn_i      (qpn_q), .now_ctx_i(ctx), .now_st_i(st.resp), .ctx_i(kept_ctx), .st_i(kept_st.resp),
     .rq_pi_i    (rq_pi), .rd_popped_i(rd_popped), .credits_i(credits), .less_i(less),
@@ -400,9 +402,10 @@ module hca_rx_ctrl
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
         else if (tells) state_d = StTell;
-        else if (job_q == JobPkt) state_d = StResp;
+        else if (job_q == JobPkt) state_d = marks ? StMarks : StResp;
         else if (job_q == JobMsg && msg_q.msg.kind inside {MsgRqError, MsgReqError, MsgInvDone}) state_d = StMsg;
       end
+      StMarks: state_d = StResp;
       StAck:   if (ack_done) state_d = pick ? StRead : StIdle;
       StFlush: if (flush_done) state_d = StIdle;
       default: state_d = StIdle;  // StMsg, StTell: one cycle

@@ -35,7 +35,8 @@ module hca_rx_msgs
 
   logic            exec_valid, exec_ready;
   pipe_msg_t       exec_msg;
-  logic [N:0]      req, grant;
+  logic [N:0]      req, next, grant_q;
+  logic            valid_q;
   logic [N-1:0]    flush;
   logic [N:0]      flush_grant;    // N: what is left, and news
   logic [IdxW-1:0] unused_flush_idx;
@@ -69,25 +70,40 @@ module hca_rx_msgs
     end
   end
 
+  // Who is next is chosen a cycle before it can be taken, out of the way of what it says and of the job that becomes of
+  // it. The message itself waits where it is: a fence counts it there.
   hca_rr_arb #(
     .N(N + 1)
   ) u_arb (
     .clk_i,
     .rst_i,
     .req_i    (req),
-    .advance_i(out_ready_i),
-    .grant_o  (grant),
+    .advance_i(!valid_q),
+    .grant_o  (next),
     .idx_o    (unused_idx)
   );
 
-  assign out_valid_o = req != '0;
-  assign in_ready_o  = (grant[N-1:0] & {N{out_ready_i}}) | (flush_grant[N-1:0] & {N{add_ready}});
-  assign exec_ready  = grant[N] && out_ready_i;
+  always_ff @(posedge clk_i) begin
+    if (rst_i) valid_q <= 1'b0;
+    else valid_q <= valid_q ? !out_ready_i : req != '0;
+    if (!valid_q) grant_q <= next;
+  end
+
+  assign out_valid_o = valid_q;
+  assign in_ready_o  = (grant_q[N-1:0] & {N{out_ready_i}}) | (flush_grant[N-1:0] & {N{add_ready}});
+  assign exec_ready  = grant_q[N] && out_ready_i;
 
   always_comb begin
-    out_o = '{from_exec: grant[N], msg: exec_msg & {$bits(pipe_msg_t){grant[N]}}};
-    for (int unsigned i = 0; i < N; i++) out_o.msg |= in_i[i] & {$bits(pipe_msg_t){grant[i]}};
+    out_o = '{from_exec: grant_q[N], msg: exec_msg & {$bits(pipe_msg_t){grant_q[N]}}};
+    for (int unsigned i = 0; i < N; i++) out_o.msg |= in_i[i] & {$bits(pipe_msg_t){grant_q[i]}};
   end
+
+  `ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!valid_q || (req & grant_q) != '0) else $error("hca_rx_msgs: a message was taken back");
+    if (!rst_i) assert (!out_ready_i || valid_q) else $error("hca_rx_msgs: nothing to take");
+  end
+  `endif
 
   // ---- Flushes -------------------------------------------------------------------------------------
   assign add_valid    = inner_q || flush != '0;
@@ -123,8 +139,8 @@ module hca_rx_msgs
 
   // Who asks is not part of the set's cycle, nor is the set part of the choice of a job: what is taken out of it, and
   // comes into it once more, is flushed twice, which does nothing.
-  logic   set_valid, set_ready, next_valid, next_ready;
-  flush_t set, next;
+  logic   set_valid, set_ready, due_valid, due_ready;
+  flush_t set, due;
 
   hca_skid #(.Width($bits(flush_t))) u_add (
     .clk_i, .rst_i, .in_valid_i(add_valid), .in_ready_o(add_ready), .in_i(add),
@@ -139,13 +155,13 @@ module hca_rx_msgs
     .add_valid_i(set_valid),
     .add_ready_o(set_ready),
     .add_i      (set),
-    .out_valid_o(next_valid),
-    .out_ready_i(next_ready),
-    .out_o      (next)
+    .out_valid_o(due_valid),
+    .out_ready_i(due_ready),
+    .out_o      (due)
   );
 
   hca_skid #(.Width($bits(flush_t))) u_next (
-    .clk_i, .rst_i, .in_valid_i(next_valid), .in_ready_o(next_ready), .in_i(next),
+    .clk_i, .rst_i, .in_valid_i(due_valid), .in_ready_o(due_ready), .in_i(due),
     .out_valid_o(flush_valid_o), .out_ready_i(flush_ready_i), .out_o(flush_o)
   );
 

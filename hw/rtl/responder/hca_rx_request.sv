@@ -5,6 +5,7 @@ module hca_rx_request
 (
   input  logic           clk_i,
   input  logic           look_i,
+  output logic           marks_o,
   input  logic           apply_i,
   input  rxd_t           rxd_i,
   input  rxd_t           req_i,
@@ -63,6 +64,7 @@ module hca_rx_request
   hca_resp_check u_resp (
     .clk_i,
     .look_i,
+    .marks_o,
     .apply_i    (apply_i && !ctx_i.is_ud),
     .rxd_i,
     .req_i,

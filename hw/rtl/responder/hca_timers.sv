@@ -326,7 +326,7 @@ module hca_timers
   localparam int unsigned RecentCycles = 8 + Stages;
 
   // How long is what somebody asks for who comes between two sweeps: told and peeked at, the lesser one, when that is.
-  logic                    wrap, rnr_new, ended, again, again_q, any_q, peek, peek_q, told_q, wish_q, sum_q;
+  logic                    wrap, rnr_q, ended, again, again_q, any_q, peek, peek_q, told_q, wish_q, sum_q;
   logic [RecentCycles-1:0] recent_q;        // strobes
   logic [4:0]              told_timeout_q, wish_timeout_q;
   logic [63:0]             sum_at_q;
@@ -334,11 +334,10 @@ module hca_timers
 
   assign recent  = wake_i || recent_q != '0;
   assign wrap    = scan && done;
-  assign rnr_new = st_we_i && (st_i.rnr_wait || st_i.dry) && !st_i.dead;
   assign ended   = active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
   assign peek    = peek_q && ctx.timeout != '0;
-  assign pending = told_q || peek_q || wish_q || sum_q;
-  assign again   = again_q || rnr_new || recent || pending;   // somebody may have come behind the scanner
+  assign pending = rnr_q || told_q || peek_q || wish_q || sum_q;
+  assign again   = again_q || recent || pending;   // somebody may have come behind the scanner
   assign due     = sleep_q && now_i >= at_q;
 
   always_ff @(posedge clk_i) begin
@@ -385,6 +384,7 @@ module hca_timers
       again_q  <= 1'b0;
       peek_q   <= 1'b0;
       told_q   <= 1'b0;
+      rnr_q    <= 1'b0;
       wish_q   <= 1'b0;
       sum_q    <= 1'b0;
       recent_q <= '0;
@@ -394,12 +394,13 @@ module hca_timers
       peek_q   <= wake_i && !scan;
       told_q   <= ended || (ctx_we_i && ctx_i.live && ctx_i.timeout != '0);
       wish_q   <= told_q || peek;
+      rnr_q    <= st_we_i && (st_i.rnr_wait || st_i.dry) && !st_i.dead;
       sum_q    <= wish_q;
       any_q    <= scan && !wrap && (any_q || (step && waits_q));
       again_q  <= scan && !wrap && again;
       if (!scan) begin
-        active_q <= active_q || rnr_new || sum_q;
-        sleep_q  <= !rnr_new && !due && (active_q || sum_q);
+        active_q <= active_q || rnr_q || sum_q;
+        sleep_q  <= !rnr_q && !due && (active_q || sum_q);
         least_q  <= '1;
       end else begin
         if (step && waits_q && span_q < least_q) least_q <= span_q;
