@@ -315,7 +315,8 @@ module hca_doorbell
   // ---- Events ------------------------------------------------------------------------------------
   // One place per function for the newest admin producer index (never lost, only merged), one place for
   // a refused doorbell (further ones are only counted), a queue for those that miss: they wait when it is full, and
-  // firmware empties it whatever else it does.
+  // firmware empties it whatever else it does. Who is next is found in one cycle, and its event read in another one: of
+  // what firmware gets, two cycles each are enough.
   localparam int unsigned Misses = 16;
   localparam int unsigned Slots = NumFuncs + 2;
   localparam int unsigned SlotW = $clog2(Slots);
@@ -324,9 +325,10 @@ module hca_doorbell
   logic [NumFuncs-1:0][15:0] admin_pi_q;
   hw_event_t                bad_ev_q, pick, ev_q;
   hw_event_t                miss_ev, miss_head;
-  logic                     ev_valid_q, ev_load, take_admin, take_bad, miss_valid;
+  logic                     ev_valid_q, ev_load, take_admin, take_bad, miss_valid, choose;
+  logic                     next_q, next_bad_q, next_miss_q;
   logic [Slots-1:0]         waiting;
-  logic [SlotW-1:0]         slot;
+  logic [SlotW-1:0]         slot, slot_q;
 
   assign miss_valid_o = state_q == StPass && missed_q && lines_on_i;
   assign miss_taken   = miss_valid_o && miss_ready_i;
@@ -337,11 +339,12 @@ module hca_doorbell
   assign miss_ev    = '{kind: HwEventLineMiss, func: func_q, reserved0: '0, id: 32'(qp_word.qpn),
                         cause: {14'd0, on_sq_q, qp_word.producer_index}};
   assign waiting    = {miss_valid, pending_q[NumFuncs:0]};
-  assign ev_load    = (waiting != '0) && (!ev_valid_q || ev_ready_i);
+  assign choose     = !next_q;
+  assign ev_load    = next_q && (!ev_valid_q || ev_ready_i);
 
   hca_fifo #(.Width($bits(hw_event_t)), .Depth(Misses)) u_misses (
     .clk_i, .rst_i, .in_valid_i(state_q == StPass && missed_q && !miss_taken), .in_ready_o(miss_ready), .in_i(miss_ev),
-    .out_valid_o(miss_valid), .out_ready_i(ev_load && grant[NumFuncs+1]), .out_o(miss_head), .count_o()
+    .out_valid_o(miss_valid), .out_ready_i(ev_load && next_miss_q), .out_o(miss_head), .count_o()
   );
   assign ev_valid_o = ev_valid_q;
   assign ev_o       = ev_q;
@@ -352,7 +355,7 @@ module hca_doorbell
     .clk_i,
     .rst_i,
     .req_i    (waiting),
-    .advance_i(ev_load),
+    .advance_i(choose),
     .grant_o  (grant),
     .idx_o    (slot)
   );
@@ -360,15 +363,15 @@ module hca_doorbell
   always_comb begin
     pick      = '0;
     pick.kind = HwEventAdminDb;
-    pick.func = 8'(slot);
-    pick.id   = 32'(admin_pi_q[FuncIdxW'(slot)]);
-    if (grant[NumFuncs]) pick = bad_ev_q;
-    if (grant[NumFuncs+1]) pick = miss_head;
+    pick.func = 8'(slot_q);
+    pick.id   = 32'(admin_pi_q[FuncIdxW'(slot_q)]);
+    if (next_bad_q) pick = bad_ev_q;
+    if (next_miss_q) pick = miss_head;
   end
 
   always_comb begin
     pending_d = pending_q;
-    if (ev_load) pending_d = pending_d & ~grant;
+    if (ev_load) pending_d[slot_q] = 1'b0;
     if (take_admin) pending_d[SlotW'(func_q)] = 1'b1;
     if (take_bad) pending_d[NumFuncs] = 1'b1;
   end
@@ -376,10 +379,12 @@ module hca_doorbell
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       pending_q    <= '0;
+      next_q       <= 1'b0;
       ev_valid_q   <= 1'b0;
       bad_db_cnt_o <= '0;
     end else begin
       pending_q <= pending_d;
+      next_q    <= choose ? waiting != '0 : !ev_load;
       if (ev_load) ev_valid_q <= 1'b1;
       else if (ev_ready_i) ev_valid_q <= 1'b0;
       if (take_bad) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
@@ -387,6 +392,7 @@ module hca_doorbell
   end
 
   always_ff @(posedge clk_i) begin
+    if (choose) {slot_q, next_bad_q, next_miss_q} <= {slot, grant[NumFuncs], grant[NumFuncs+1]};
     if (ev_load) ev_q <= pick;
     if (take_admin) admin_pi_q[func_q[FuncIdxW-1:0]] <= data_q[15:0];
     if (take_bad && !pending_q[NumFuncs]) begin

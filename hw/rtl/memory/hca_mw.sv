@@ -98,15 +98,17 @@ module hca_mw
   assign op_ready_o = take_op;
 
   // ---- Rows ----------------------------------------------------------------------------------------
-  key_place_t  place_q;
+  key_place_t  place, place_q;
+  logic [MrW-1:0] beyond_q;          // bits of a row's number that its table has not
   logic        of_region, known;   // the function has such a row
   logic [KeyW-1:0] index;
   logic [63:0] addr;
 
+  assign place     = tables_i[FuncIdxW'(op_q.func)];
   assign of_region = state_q == StRegion;
   assign index     = of_region ? op_q.wqe.lkey[31:8] : op_q.key[31:8];
   assign known     = place_q.valid && 32'(op_q.func) < NumFuncs && index[MrW+:KeyFuncW] == KeyFuncW'(op_q.func)
-                     && 32'(index[MrW-1:0]) >> place_q.log_size == '0;
+                     && (index[MrW-1:0] & beyond_q) == '0;
   assign addr      = {place_q.base + 58'(index[MrW-1:0]), 6'd0};
 
   assign req_valid_o = (state_q == StWindow || of_region) && known;
@@ -225,7 +227,10 @@ module hca_mw
         got_q    <= 1'b0;
         region_q <= '0;
       end
-      StPlace:  place_q <= tables_i[FuncIdxW'(op_q.func)];
+      StPlace: begin
+        place_q <= place;
+        for (int unsigned b = 0; b < MrW; b++) beyond_q[b] <= 32'(place.log_size) <= b;
+      end
       StCheck: begin
         ok_q  <= ok && !bad_q;
         row_q <= row;
@@ -243,7 +248,7 @@ module hca_mw
   end
 
   logic unused_in;
-  assign unused_in = ^{inv_room, rsp_i};
+  assign unused_in = ^{inv_room, rsp_i, place_q};
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin

@@ -86,7 +86,8 @@ module hca_cq
   logic           pick_db, pick_cqe, pick_owed, pick_full, pick_time, pick, time_valid;
   logic           out_valid_q, full_valid_q;
   logic [63:0]    now_q;
-  logic [CqW-1:0] cqn, owed_cqn, owed_cqn_q, full_cqn_q, time_cqn, time_cqn_q;
+  logic [CqW-1:0] next_cqn, cqn_q;  // the queue of the next job, and of the one at work
+  logic [CqW-1:0] owed_cqn, owed_cqn_q, full_cqn_q, time_cqn;
 
   // ---- State RAMs --------------------------------------------------------------------------------
   cfg_t cfg, cfg_new;
@@ -125,22 +126,14 @@ module hca_cq
   assign pick_cqe   = others && would_cqe;
   assign pick       = idle && (full_valid_q || time_valid || would_owed || would_db || would_cqe);
 
-  // The chosen stream stays valid until the job is done, so its payload needs no register here.
-  always_comb begin
-    unique case (state_q)
-      StIdle:  cqn = full_valid_q ? full_cqn_q : time_valid ? time_cqn : would_owed ? owed_cqn
-                     : would_db ? cq_db_i.cqn : cqe_i.cqn;
-      StDb:    cqn = cq_db_i.cqn;
-      StOwed:  cqn = owed_cqn_q;
-      StFull:  cqn = full_cqn_q;
-      StTime:  cqn = time_cqn_q;
-      default: cqn = cqe_i.cqn;
-    endcase
-  end
+  // The chosen stream stays valid until the job is done, so only its queue's number needs a register here: whoever acts
+  // in the job looks at that, and not at who is next.
+  assign next_cqn = full_valid_q ? full_cqn_q : time_valid ? time_cqn : would_owed ? owed_cqn
+                    : would_db ? cq_db_i.cqn : cqe_i.cqn;
 
   always_ff @(posedge clk_i) begin
     if (pick_owed) owed_cqn_q <= owed_cqn;
-    if (pick_time) time_cqn_q <= time_cqn;
+    if (pick) cqn_q <= next_cqn;
     if (pick_cqe) now_q <= now_i;
     if (pick) owed_first_q <= !pick_owed;
   end
@@ -154,7 +147,7 @@ module hca_cq
     .waddr_i(cqc_wr_cqn_i),
     .wdata_i(cfg_new),
     .re_i   (pick),
-    .raddr_i(cqn),
+    .raddr_i(next_cqn),
     .rdata_o(cfg)
   );
 
@@ -167,7 +160,7 @@ module hca_cq
     .waddr_i(cqc_wr_cqn_i),
     .wdata_i(mod_new),
     .re_i   (pick),
-    .raddr_i(cqn),
+    .raddr_i(next_cqn),
     .rdata_o(moderation)
   );
 
@@ -177,10 +170,10 @@ module hca_cq
   ) u_dyn (
     .clk_i,
     .we_i   (fresh || dyn_we),
-    .waddr_i(init ? cqc_wr_cqn_i : cqn),
+    .waddr_i(init ? cqc_wr_cqn_i : cqn_q),
     .wdata_i(init ? '0 : dyn_d),
     .re_i   (pick),
-    .raddr_i(cqn),
+    .raddr_i(next_cqn),
     .rdata_o(dyn)
   );
 
@@ -292,7 +285,7 @@ module hca_cq
     .now_i,
     .set_i    (fresh || begin_wait || fire || state_q == StTime),
     .set_on_i (begin_wait),
-    .set_cqn_i(fresh ? cqc_wr_cqn_i : cqn),
+    .set_cqn_i(fresh ? cqc_wr_cqn_i : cqn_q),
     .cycles_i (moderation.cycles),
     .valid_o  (time_valid),
     .ready_i  (pick_time),
@@ -388,10 +381,10 @@ module hca_cq
     .clk_i,
     .rst_i,
     .add_i       ((fire && !dyn.owed) || again),
-    .add_cqn_i   (cqn),
+    .add_cqn_i   (cqn_q),
     .add_ready_o (event_room),
     .park_i      (park),
-    .park_cqn_i  (cqn),
+    .park_cqn_i  (cqn_q),
     .park_ready_o(park_ready),
     .room_i      (eq_room_i),
     .valid_o     (owed_valid),

@@ -32,9 +32,9 @@ module hca_cq_timers
   logic [63:0]      set_at_q, stay_at_q, first_q, first_d;
   logic             set_on_q, stays_q, some_q, some_d;   // a timer runs; the first one
   logic             set_next, set_read;   // the timer that is set is the next one to be read, the one that was
-  logic             walk_q, begin_walk, step, end_walk;
+  logic             walk_q, begin_walk, step, end_walk, passes;
   logic [CqW-1:0]   next_q, read_cqn_q;
-  logic             read_q, changed_q, runs, over, stays;
+  logic             read_q, changed_q, runs, over, over_q, stays;
   row_t             row;
 
   assign set_at = (set_i && set_on_i) ? now_i[TimeW-1:0] + TimeW'(cycles_i) : '0;
@@ -59,20 +59,24 @@ module hca_cq_timers
   assign runs       = read_q && row.on && !changed_q;
   assign over       = runs && $signed(now_i[TimeW-1:0] - row.at) >= 0;
   assign stays      = runs && !over;
-  assign valid_o    = over;
+  // Offered a cycle after it was found: what the offer is for need not wait for the comparison.
+  assign valid_o    = over_q && !changed_q;
   assign cqn_o      = read_cqn_q;
-  assign step       = walk_q && (!over || ready_i);
+  assign passes     = !over || (over_q && ready_i);
+  assign step       = walk_q && passes;
   assign end_walk   = &next_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       walk_q <= 1'b0;
       read_q <= 1'b0;
+      over_q <= 1'b0;
     end else begin
       if (begin_walk) walk_q <= 1'b1;
       else if (step && end_walk) walk_q <= 1'b0;
       if (step) read_q <= 1'b1;
-      else if (!over || ready_i) read_q <= 1'b0;
+      else if (passes) read_q <= 1'b0;
+      over_q <= over && !passes;
     end
     if (begin_walk) next_q <= '0;
     else if (step) next_q <= next_q + 1'b1;

@@ -58,6 +58,7 @@ module hca_eq
   typedef struct packed {
     logic [15:0] pi;
     logic [15:0] ci;
+    logic [15:0] used;      // pi - ci: kept, for it is what an EQE looks at first
     logic        reported;  // this overflow is known to firmware
   } dyn_t;
 
@@ -130,17 +131,18 @@ module hca_eq
   );
 
   // ---- EQE and interrupt -------------------------------------------------------------------------
-  logic [15:0] size, used, slot;
+  logic [15:0] mask, slot;   // mask: of a slot's number
   logic        writable, sent, deliver, drop, ev_push, ev_room, db_ok, phase, phase_q;
   logic [7:0]  func_q;
   logic [10:0] vector_q;
   logic [63:0] addr, addr_q;
   eqe_t        eqe;
 
-  assign size     = 16'd1 << cfg.log_size;
-  assign used     = dyn.pi - dyn.ci;
-  assign slot     = dyn.pi & (size - 16'd1);
-  assign writable = cfg.valid && (used < size);
+  for (genvar b = 0; b < 16; b++) begin : gen_mask
+    assign mask[b] = 5'(b) < cfg.log_size;
+  end
+  assign slot     = dyn.pi & mask;
+  assign writable = cfg.valid && (dyn.used & ~mask) == '0;
   assign sent     = wr_valid_o && wr_ready_i;   // the only look at a ready that moves with all writes (decision 0020)
   assign deliver  = (state_q == StEqe) && writable;
   assign drop     = (state_q == StEqe) && !writable;
@@ -198,12 +200,14 @@ module hca_eq
     dyn_d  = dyn;
     dyn_we = 1'b0;
     if (state_q == StDb) begin
-      dyn_we   = db_ok;
-      dyn_d.ci = eq_db_i.ci;
+      dyn_we     = db_ok;
+      dyn_d.ci   = eq_db_i.ci;
+      dyn_d.used = dyn.pi - eq_db_i.ci;
       if (eq_db_i.ci != dyn.ci) dyn_d.reported = 1'b0;
     end else if (deliver) begin
-      dyn_we   = 1'b1;
-      dyn_d.pi = dyn.pi + 1'b1;
+      dyn_we     = 1'b1;
+      dyn_d.pi   = dyn.pi + 1'b1;
+      dyn_d.used = dyn.used + 1'b1;
     end else if (ev_push && ev_room) begin
       dyn_we         = 1'b1;
       dyn_d.reported = 1'b1;

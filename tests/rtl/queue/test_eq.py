@@ -184,7 +184,7 @@ async def index_wraps(dut):
     queue = await eq.create(7, 2)
     await eq.settle()
     queue["pi"] = queue["ci"] = M16 - 5
-    eq.bench.dut.u_dyn.mem[7].value = (M16 - 5) << 17 | (M16 - 5) << 1
+    eq.bench.dut.u_dyn.mem[7].value = (M16 - 5) << 33 | (M16 - 5) << 17  # nothing in use
     await eq.bench.step()
     for _ in range(12):
         eq.post(7)
