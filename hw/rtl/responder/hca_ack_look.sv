@@ -50,7 +50,7 @@ module hca_ack_look
   always_ff @(posedge clk_i) begin
     offset_o <= offset;
     good_o   <= row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
-                : is_answered(row_i.opcode) && job_i.rd_opcode
+                : row_i.answered && job_i.rd_opcode
                   && (job_i.rd_ends == is_last || (ctx_i.selective && !is_last))
                   && (!is_last ? is_most   // nothing comes back of an ATOMIC WRITE
                       : row_i.opcode == WrOpAtomicWrite ? rxd_i.payload_bytes == '0 : is_rest);

@@ -104,7 +104,7 @@ module hca_ack_unit
 
   assign walk_on   = live_q && !at_target;
   assign row_in    = psn_within(row_i.last_psn, ack_q.una_psn, target_q);
-  assign row_read  = is_answered(row_i.opcode);
+  assign row_read  = row_i.answered;
   assign row_at    = is_atomic(row_i.opcode);
   assign pend_here = ack_q.pend_valid && at_pend;
   assign complete  = state_q == StWalk && walk_on && row_in && (!row_read || passes_q) && !pend_here;

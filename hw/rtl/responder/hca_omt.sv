@@ -47,7 +47,7 @@ module hca_omt
   own_t           new_own, old, wdata;
   hw_mark_t       new_q;
   logic [MsgBlkW-1:0] alloc_blk;
-  // No lawful opcode has more bits: 61 in a row are seven block RAMs of nine, 65 were eight.
+  // No lawful opcode has more bits: up to 63 in a row are seven block RAMs of nine.
   localparam int unsigned OpcodeW = 4;
   localparam int unsigned StoredW = $bits(omt_row_t) - 8 + OpcodeW;
 
@@ -66,7 +66,8 @@ module hca_omt
       upd_qpn_q <= omt_i.qpn;
       upd_wqe_q <= omt_i.wqe_index;
       new_q     <= '{wqe: omt_i.wqe_index + 1'b1, psn: omt_i.next_psn};
-      row_q     <= {omt_i.opcode[OpcodeW-1:0], omt_i.signaled, omt_i.last_psn, omt_i.len_bytes};
+      row_q     <= {is_answered(omt_i.opcode), omt_i.opcode[OpcodeW-1:0], omt_i.signaled, omt_i.last_psn,
+                    omt_i.len_bytes};
     end
   end
 
@@ -157,7 +158,7 @@ module hca_omt
     .mark_wqe_i   (begun)
   );
 
-  assign row_o = {(8 - OpcodeW)'(0), row};
+  assign row_o = {row[StoredW-1], (8 - OpcodeW)'(0), row[StoredW-2:0]};
 
   hca_ram_1r1w #(
     .Width(StoredW),

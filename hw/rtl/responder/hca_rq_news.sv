@@ -4,8 +4,8 @@
 // has been told of no credit (dry_i). A doorbell behind that finds the bit; one between the two is news with the job's
 // end. Nothing depends on it: a requester that hears nothing sends a packet beyond its limit in the end.
 //
-// Timing: a doorbell is looked up in the next cycle; further ones wait (busy_o) until news of it has been taken, which
-// is some cycles.
+// Timing: a doorbell is looked up in the next cycle, as is what a job has said at its end; further ones wait (busy_o)
+// until news of it has been taken, which is some cycles.
 module hca_rq_news
   import hca_pkg::*;
 (
@@ -24,9 +24,10 @@ module hca_rq_news
   output logic [QpW-1:0] qpn_o
 );
 
-  logic           crossed_q, look_q, hit_q, hit_dry_q, dry, found, crosses, take_found, take_crossed;
+  logic           crossed_q, ended_q, ended_dry_q, look_q, hit_q, hit_dry_q, dry, found, crosses;
+  logic           take_found, take_crossed;
   logic           found_q, late_q;   // news of the doorbell that was looked up; of one that crossed a job
-  logic [QpW-1:0] look_qpn_q, late_qpn_q;
+  logic [QpW-1:0] look_qpn_q, late_qpn_q, ended_qpn_q;
 
   hca_ram_1r1w #(
     .Width(1),
@@ -42,7 +43,7 @@ module hca_rq_news
   );
 
   assign found        = look_q && (hit_q ? hit_dry_q : dry);
-  assign crosses      = we_i && dry_i && crossed_q;
+  assign crosses      = ended_q && ended_dry_q;
   assign busy_o       = look_q || found_q || late_q;
   assign valid_o      = found_q || late_q;
   assign qpn_o        = found_q ? look_qpn_q : late_qpn_q;
@@ -51,16 +52,18 @@ module hca_rq_news
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {crossed_q, look_q, found_q, late_q} <= '0;
+      {crossed_q, ended_q, look_q, found_q, late_q} <= '0;
     end else begin
       crossed_q <= pick_i ? db_i && db_qpn_i == pick_qpn_i : crossed_q || (db_i && db_qpn_i == qpn_i);
+      ended_q   <= we_i && crossed_q;
       look_q    <= db_i;
       found_q   <= found || (found_q && !take_found);
       late_q    <= crosses || (late_q && !take_crossed);
     end
     {hit_q, hit_dry_q} <= {we_i && qpn_i == db_qpn_i, dry_i};
     if (db_i) look_qpn_q <= db_qpn_i;
-    if (crosses) late_qpn_q <= qpn_i;
+    {ended_dry_q, ended_qpn_q} <= {dry_i, qpn_i};
+    if (crosses) late_qpn_q <= ended_qpn_q;
   end
 
 endmodule

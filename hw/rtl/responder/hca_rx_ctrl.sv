@@ -111,7 +111,7 @@ module hca_rx_ctrl
   dma_rd_req_t list;
   ack_upd_t    ack_upd, resume_upd;
   rx_ev_t      ev;
-  logic        resume, leaves, asks;  // the send queue goes on behind its error: from SQE to RTS
+  logic        resume, at_qpc, leaving, leaves, asks;  // the send queue goes on behind its error: from SQE to RTS
 
   assign item_made_o = item_push && item_ready;
 
@@ -199,18 +199,19 @@ module hca_rx_ctrl
   // ---- Tables --------------------------------------------------------------------------------------
   rx_st_t          st, st_new, kept_st;
   logic            st_we, pop_busy, clear, goes_on, clear_done, looked_q, qpc_apply, sq_pi_clr, rq_pi_clr;
-  wqe_idx_t        sq_pi, rq_pi;
-  logic [5:0]      rd_popped;
+  wqe_idx_t        sq_pi, rq_pi, kept_sq_pi;
+  logic [5:0]      rd_popped, kept_rd_popped;
   hw_mark_t        mark, kept_mark;
   omt_row_t        row;
   omt_ask_t        ask;
   logic [MsgBlkW-1:0] blk;
 
   // From the second cycle on: what is cleared hangs on what the context was.
-  assign qpc_look  = state_q == StRead && job_q == JobQpc && looked_q && !look_q && !refuses;
+  assign at_qpc    = state_q == StRead && job_q == JobQpc;
+  assign qpc_look  = at_qpc && looked_q && !look_q && !refuses;
   assign refuses   = qpc_wr_i.swap && !quiet_o;
-  assign quiet_o   = is_quiet(kept_ctx, kept_st, sq_pi, rd_popped);
-  assign look_done_o = state_q == StRead && job_q == JobQpc && looked_q && look_q;
+  assign quiet_o   = is_quiet(kept_ctx, kept_st, kept_sq_pi, kept_rd_popped);
+  assign look_done_o = at_qpc && looked_q && look_q;
   assign goes_on   = qpc_look && kept_ctx.is_sqe && qpc_wr_i.qpc.state == QpsRts && !qpc_wr_i.init_sq;
   assign clear     = qpc_look && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset) || goes_on;
   assign qpc_apply = qpc_look && !pop_busy && (!clear || clear_done);
@@ -224,22 +225,23 @@ module hca_rx_ctrl
   end
   assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: st.ack.una_first_psn, reserved: '0, has_record: 1'b0,
                        rd_done: st.ack.rd_done, una_wqe: st.ack.una_wqe, rq_pi: rq_pi, sq_pi: sq_pi};
-  assign qpc_wr_ready_o = qpc_apply || (state_q == StRead && job_q == JobQpc && looked_q && !look_q && refuses);
+  assign qpc_wr_ready_o = qpc_apply || (at_qpc && looked_q && !look_q && refuses);
   // What was flushed is over, and what was sent of it is forgotten: the next WQE takes a new block, and a PSN that was
   // not used: of what has left hca_sent may still tell.
   assign resume     = goes_on && qpc_apply;
   // A slot of an SRQ whose message will not be completed any more.
-  assign leaves     = qpc_apply && st.resp.held && ctx_new.has_srq
+  assign leaving    = at_qpc && !look_q && st.resp.held && ctx_new.has_srq
                       && (qpc_wr_i.init_rq || qpc_wr_i.qpc.state inside {QpsErr, QpsReset});
+  assign leaves     = qpc_apply && leaving;
   assign resume_upd = '{rewind: 1'b1, halt: 1'b0, qpn: qpn_q, una_wqe: st.ack.una_wqe,
                         una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done, again: '0, credit: '0};
 
   hca_rx_tables u_tables (
     .clk_i, .rst_i, .rd_en_i(pick), .rd_qpn_i(qpn_d),
     .ctx_o(ctx), .st_o(st), .sq_pi_o(sq_pi), .rq_pi_o(rq_pi), .rd_popped_o(rd_popped), .mark_o(mark),
-    .kept_ctx_o(kept_ctx), .kept_st_o(kept_st), .kept_mark_o(kept_mark),
-    .ask_i(ask), .row_o(row), .blk_o(blk),
-    .clear_init_i    (qpc_wr_i.init_sq || goes_on),
+    .kept_ctx_o(kept_ctx), .kept_st_o(kept_st), .kept_mark_o(kept_mark), .kept_sq_pi_o(kept_sq_pi),
+    .kept_rd_popped_o(kept_rd_popped),
+    .ask_i(ask), .row_o(row), .blk_o(blk), .clear_init_i(qpc_wr_i.init_sq || goes_on),
     .clear_i         (clear),
     .clear_done_o    (clear_done),
     .msg_room_o,
@@ -373,17 +375,14 @@ module hca_rx_ctrl
   hca_rx_flush u_flush (
     .clk_i,
     .rst_i,
-    .start_i   (flush_start),
-    .queue_i   (flush_q),
+    .start_i   (flush_start), .queue_i(flush_q),
     .first_i   (flush_sq ? st.ack.una_wqe : st.resp.rq_ci),
     // What is in an SRQ is the others'. A target of XRC has no send queue.
     .pi_i      (flush_sq ? (ctx.is_target ? st.ack.una_wqe : sq_pi) : ctx.has_srq ? st.resp.rq_ci : rq_pi),
     .log_size_i(flush_sq ? ctx.sq_log_size : ctx.rq_log_size),
     .busy_i    (state_q == StFlush),
     .ready_i   (item_ready),
-    .emit_o    (flush_emit),
-    .done_o    (flush_done),
-    .idx_o     (flush_idx),
+    .emit_o    (flush_emit), .done_o(flush_done), .idx_o(flush_idx),
     .again_i   (flush_again),
     .again_queue_i('{qpn: qpn_q, sq: ack_done}),
     .left_valid_o(left_valid),
@@ -414,7 +413,7 @@ module hca_rx_ctrl
 
   always_ff @(posedge clk_i) begin
     state_q  <= rst_i ? StIdle : state_d;
-    looked_q <= state_q == StRead && job_q == JobQpc;
+    looked_q <= at_qpc;
   end
 
   // ---- New state -----------------------------------------------------------------------------------
@@ -461,8 +460,9 @@ module hca_rx_ctrl
   hca_rx_own u_own (
     .drops_i    (state_q == StResp), .pkt_i(pkt_q),
     .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
-    .leaves_i   (leaves), .asks_i(asks), .tells_i(state_q == StTell), .credits_i(credits), .st_i(st.resp),
-    .qpn_i(qpn_q), .ctx_i(ctx), .msg_i(msg_q), .item_o(own_item)
+    // What they say does not wait for whether they are pushed.
+    .leaves_i   (leaving), .asks_i(at_qpc && (look_q || qpc_wr_i.qpc.asks_again)), .tells_i(state_q == StTell),
+    .credits_i(credits), .st_i(st.resp), .qpn_i(qpn_q), .ctx_i(ctx), .msg_i(msg_q), .item_o(own_item)
   );
 
   // The peer is told what is expected, once: requests of it were dropped while the QP had no row.

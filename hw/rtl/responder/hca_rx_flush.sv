@@ -1,6 +1,6 @@
 // A slice of the flush of one work queue of a QP in ERR: counts off WQEs from the oldest one towards the producer
-// index, one per cycle. A queue of which WQEs are left, or which went back behind a flush (again_*), is offered on
-// left_*; until it is taken there is neither a next slice nor another one that goes back.
+// index, one per cycle from the second cycle on. A queue of which WQEs are left, or which went back behind a flush
+// (again_*), is offered on left_*; until it is taken there is neither a next slice nor another one that goes back.
 module hca_rx_flush
   import hca_pkg::*, hca_rx_pkg::*;
 #(
@@ -27,20 +27,23 @@ module hca_rx_flush
 
   localparam int unsigned CntW = $clog2(Slice + 1);
 
-  wqe_idx_t        idx_q, left_q, left;
+  wqe_idx_t        idx_q, left_q, size_q;
+  logic            fresh_q;   // first cycle of a slice
   logic [CntW-1:0] cnt_q;
 
-  assign left   = pi_i - first_i;
-  assign done_o = busy_i && (left_q == '0 || cnt_q == CntW'(Slice));
-  assign emit_o = busy_i && !done_o && ready_i;
+  assign done_o = busy_i && !fresh_q && (left_q == '0 || cnt_q == CntW'(Slice));
+  assign emit_o = busy_i && !fresh_q && !done_o && ready_i;
   assign idx_o  = idx_q;
 
   always_ff @(posedge clk_i) begin
+    fresh_q <= start_i;
     if (start_i) begin
       idx_q  <= first_i;
       cnt_q  <= '0;
-      // A producer index outside the ring is not worth believing.
-      left_q <= (left <= WqeIndexBits'(1) << log_size_i) ? left : '0;
+      left_q <= pi_i - first_i;
+      size_q <= WqeIndexBits'(1) << log_size_i;
+    end else if (fresh_q) begin
+      if (left_q > size_q) left_q <= '0;   // a producer index outside the ring is not worth believing
     end else if (emit_o) begin
       idx_q  <= idx_q + 1'b1;
       left_q <= left_q - 1'b1;

@@ -33,8 +33,8 @@ module hca_rx_msgs
   input  logic [QpW-1:0]    news_qpn_i
 );
 
-  logic            exec_valid, exec_ready;
-  pipe_msg_t       exec_msg;
+  logic            exec_first_valid, exec_first_ready, exec_valid, exec_ready;
+  pipe_msg_t       exec_first, exec_msg;
   logic [N:0]      req, next, grant_q;
   logic            valid_q;
   logic [N-1:0]    flush;
@@ -56,10 +56,15 @@ module hca_rx_msgs
     .in_valid_i (exec_valid_i),
     .in_ready_o (exec_ready_o),
     .in_i       (exec_i),
-    .out_valid_o(exec_valid),
-    .out_ready_i(exec_ready),
-    .out_o      (exec_msg),
+    .out_valid_o(exec_first_valid),
+    .out_ready_i(exec_first_ready),
+    .out_o      (exec_first),
     .count_o    (unused_count)
+  );
+  // A message out of a RAM would be late in the choice of a job.
+  hca_skid #(.Width($bits(pipe_msg_t))) u_exec_first (
+    .clk_i, .rst_i, .in_valid_i(exec_first_valid), .in_ready_o(exec_first_ready), .in_i(exec_first),
+    .out_valid_o(exec_valid), .out_ready_i(exec_ready), .out_o(exec_msg)
   );
 
   always_comb begin

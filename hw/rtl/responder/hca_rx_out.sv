@@ -1,4 +1,4 @@
-// Output queues of hca_rx_ctrl, items and events behind a register, for what a job pushes is known late. An item that
+// Output queues of hca_rx_ctrl, each behind a register, for what a job pushes is known late. An item that
 // needs a list pushes its fetch with it. The event queue has one place per QP and more: QP_ERROR and COMM_EST happen
 // once per life of a QP, so receive never waits for firmware; ev_spare_o tells when there is room for an event that may
 // be left out. room_o: for all that a job pushes, beside what comes in this cycle and in the one before; items beyond
@@ -34,7 +34,7 @@ module hca_rx_out
 );
 
   localparam int unsigned Items   = 64;  // so many receive WQEs on their way: a PCIe read takes as long as 40 SENDs
-  localparam int unsigned Upds    = 4;
+  localparam int unsigned Upds    = 8;
   localparam int unsigned EvDepth = (NumQps < 4096) ? 4 * NumQps : 2 * NumQps;
   localparam int unsigned EvSpare = 64;
 
@@ -47,19 +47,21 @@ module hca_rx_out
 
   assign unused_ready = ^{in_ready, list_ready, upd_ready, ev_ready};
   assign room_o = item_count < ($clog2(Items) + 1)'(Items - 2) && list_count < ($clog2(Items) + 1)'(Items - 2)
-                  && upd_count < ($clog2(Upds) + 1)'(Upds - 1) && ev_count < ($clog2(EvDepth) + 1)'(EvDepth - 2);
+                  && upd_count < ($clog2(Upds) + 1)'(Upds - 2) && ev_count < ($clog2(EvDepth) + 1)'(EvDepth - 2);
 
   // What is in its register has its place.
-  logic        item_valid_q, item_lists_q, ev_valid_q;
+  logic        item_valid_q, item_lists_q, upd_valid_q, ev_valid_q;
   rxw_t        item_q;
   dma_rd_req_t list_q;
+  ack_upd_t    upd_q;
   rx_ev_t      ev_q;
   qp_gen_t     ev_gen_q;
   assign item_ready_o = item_count < ($clog2(Items) + 1)'(Items - 1) && list_count < ($clog2(Items) + 1)'(Items - 1);
   always_ff @(posedge clk_i) begin
-    if (rst_i) {item_valid_q, ev_valid_q} <= '0;
-    else {item_valid_q, ev_valid_q} <= {item_valid_i && item_ready_o, ev_valid_i};
+    if (rst_i) {item_valid_q, upd_valid_q, ev_valid_q} <= '0;
+    else {item_valid_q, upd_valid_q, ev_valid_q} <= {item_valid_i && item_ready_o, upd_valid_i, ev_valid_i};
     {item_q, list_q, item_lists_q, ev_q, ev_gen_q} <= {item_i, list_i, item_i.needs_list, ev_i, ev_gen_i};
+    upd_q <= upd_i;
   end
 
   hca_fifo #(
@@ -98,9 +100,9 @@ module hca_rx_out
   ) u_upd (
     .clk_i,
     .rst_i,
-    .in_valid_i (upd_valid_i),
+    .in_valid_i (upd_valid_q),
     .in_ready_o (upd_ready),
-    .in_i       (upd_i),
+    .in_i       (upd_q),
     .out_valid_o(ack_upd_valid_o),
     .out_ready_i(ack_upd_ready_i),
     .out_o      (ack_upd_o),

@@ -138,7 +138,8 @@ package hca_rx_pkg;
 
   // Row of the outstanding message table.
   typedef struct packed {
-    logic [7:0]  opcode;  // wr_opcode_e
+    logic        answered;  // with data: is_answered(opcode)
+    logic [7:0]  opcode;    // wr_opcode_e
     logic        signaled;
     logic [23:0] last_psn;
     logic [31:0] len_bytes;

@@ -3,13 +3,15 @@ WQE amid a block: no row is another's, no block is lost or has two owners."""
 
 import cocotb
 from common import Bench, Source, constants, simulate, struct
-from hca_abi import WQE_INDEX_BITS
+from hca_abi import WQE_INDEX_BITS, WrOpcode
 
 LIMITS = constants()
 NUM_QPS, BLOCKS, ROWS = LIMITS["NumQps"], LIMITS["MsgBlocks"], LIMITS["MsgBlockRows"]
 WINDOW = LIMITS["MaxOutstanding"]
 BLK_W = (BLOCKS - 1).bit_length()
 WQE_MASK, PSN_MASK = (1 << WQE_INDEX_BITS) - 1, 0xFFFFFF
+ANSWERED = {WrOpcode.RDMA_READ, WrOpcode.ATOMIC_CMP_AND_SWP, WrOpcode.ATOMIC_FETCH_AND_ADD, WrOpcode.ATOMIC_WRITE,
+            WrOpcode.MASKED_ATOMIC_CMP_AND_SWP, WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD, WrOpcode.FLUSH}
 
 
 def packed(**fields):
@@ -101,8 +103,8 @@ class Table:
         block = await self.block_of(qpn, wqe)
         await self.ask(qpn, row_en=1, wqe=wqe, blk=block)
         row = self.rows[qpn].pop(wqe)
-        want = packed(opcode=(row["opcode"], 8), signaled=(row["signaled"], 1), last_psn=(row["last_psn"], 24),
-                      len_bytes=(row["len_bytes"], 32))
+        want = packed(answered=(row["opcode"] in ANSWERED, 1), opcode=(row["opcode"], 8),
+                      signaled=(row["signaled"], 1), last_psn=(row["last_psn"], 24), len_bytes=(row["len_bytes"], 32))
         assert self.bench.get("row_o") == want
         if wqe % ROWS == ROWS - 1:
             del self.blocks[qpn][wqe // ROWS]
