@@ -196,6 +196,7 @@ soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, pe
 	cargo test --release -p hca-verbs --test errors -- --ignored a_million_regions
 	scripts/fuzz.sh $(OPERATIONS)0
 	HCA_AGENT_CASES=1000000 cargo test --release -p hca-agents hostile
+	HCA_COMMAND_CASES=200000 cargo test --release -p hca-driver --test bring_up garbage
 	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
 	LINK_PACKETS=1000000 LINK_VLS=1,2,4,15 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
 	$(HCA) qos --random 200 --within 1
