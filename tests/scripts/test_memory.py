@@ -30,7 +30,7 @@ def test_what_is_known_is_found(rams):
     """Widths and depths as the RTL has them: rows of outstanding messages, pushed WQEs of 16 functions, and a cell of a
     generate loop."""
     bits = {ram.name: ram.bits for ram in rams}
-    rows = 61 * 8 * 2048, 61 * 8 * (4096 + 1024), 61 * 4 * (16384 + 2048)
+    rows = 62 * 8 * 2048, 62 * 8 * (4096 + 1024), 62 * 4 * (16384 + 2048)
     assert bits["u_receive.u_rx_ctrl.u_tables.u_omt.u_rows"] == rows
     assert bits["u_requester.u_push.u_slots"] == (16 << 16,) * 3
     assert len([name for name in bits if name.startswith("u_host.gen_rd_port[")]) > 4
