@@ -33,6 +33,10 @@ module hca_link_stats
   output logic [31:0]       stat_data_o
 );
 
+  // What leaves is told late in its cycle, behind the arbiter: it is counted in the next one.
+  tx_ev_t tx_ev_q;
+  always_ff @(posedge clk_i) tx_ev_q <= rst_i ? '0 : tx_ev_i;
+
   // ---- Counters per VL -----------------------------------------------------------------------------
   logic [31:0] tx_packets, tx_blocks, rx_packets, tx_wait, pfc_sent, pfc_received, pfc_paused;
   logic [3:0]  rd_vl;
@@ -42,13 +46,13 @@ module hca_link_stats
   hca_vl_count #(
     .AddW(1)
   ) u_tx_packets (
-    .clk_i, .rst_i, .add_i(tx_ev_i.packet), .vl_i(tx_ev_i.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(tx_packets)
+    .clk_i, .rst_i, .add_i(tx_ev_q.packet), .vl_i(tx_ev_q.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(tx_packets)
   );
 
   hca_vl_count #(
     .AddW(BlocksW)
   ) u_tx_blocks (
-    .clk_i, .rst_i, .add_i(tx_ev_i.packet), .vl_i(tx_ev_i.vl), .amount_i(tx_ev_i.blocks), .rd_vl_i(rd_vl),
+    .clk_i, .rst_i, .add_i(tx_ev_q.packet), .vl_i(tx_ev_q.vl), .amount_i(tx_ev_q.blocks), .rd_vl_i(rd_vl),
     .rd_o(tx_blocks)
   );
 
@@ -85,12 +89,12 @@ module hca_link_stats
     step[1]  = recovery_i;
     step[2]  = downed_i;
     step[3]  = data_err || link_err;       // port_rcv_errors; two at once: below
-    step[6]  = tx_ev_i.discard;
-    step[7]  = tx_ev_i.refused;
+    step[6]  = tx_ev_q.discard;
+    step[7]  = tx_ev_q.refused;
     step[9]  = integrity;
     step[10] = rx_ev_i.overrun;
     step[11] = rx_ev_i.vl15_drop;
-    step[12] = tx_ev_i.ctl;
+    step[12] = tx_ev_q.ctl;
     step[13] = fcp_i;
     step[14] = lpcrc_err_i;
     step[15] = rx_ev_i.vl_mismatch;

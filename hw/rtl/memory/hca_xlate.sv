@@ -292,6 +292,7 @@ module hca_xlate
   logic [MaxPageShift-1:12] in_page;
   logic [12:0] to_cut, n;
   logic [13:0] s3_end;
+  logic [12:0] s3_rest;
   logic        final_chunk, step;
 
   assign in_page = page_mask(found.walk.shift[4:0]);
@@ -307,14 +308,24 @@ module hca_xlate
     end
   end
 
+  function automatic logic [13:0] end_of(walk_t w);
+    logic unused_rest;
+    unused_rest = ^w;
+    return 14'(w.len_bytes) + 14'(w.addr[ChunkW-1:0]);
+  endfunction
+
+  function automatic logic is_final(xl_err_e err, logic [13:0] upto);
+    return err != XlOk || upto[13:ChunkW] == '0 || upto == 14'(ChunkBytes);
+  endfunction
+
   // A place beside it for what comes while it stalls: whether the consumer takes a chunk is not to be known in front.
   assign s3_room     = !spare_valid_q;
   assign s3_comes    = past_cache ? s2_valid : found_valid;
   assign s3_free     = !s3_valid_q || s3_done;
   // Where it ends, from the boundary before its beginning on: one sum says whether it reaches beyond the next one, and
   // by how much.
-  assign s3_end      = 14'(s3_q.len_bytes) + 14'(s3_q.addr[ChunkW-1:0]);
-  assign final_chunk = s3_q.err != XlOk || s3_end[13:ChunkW] == '0 || s3_end == 14'(ChunkBytes);
+  assign s3_end      = end_of(s3_q);
+  assign s3_rest     = 13'(s3_end - 14'(ChunkBytes));
   assign to_cut      = 13'(ChunkBytes) - 13'(s3_q.addr[ChunkW-1:0]);
   assign n           = final_chunk ? s3_q.len_bytes : to_cut;
   assign step        = s3_valid_q && chunk_ready_i;
@@ -325,8 +336,21 @@ module hca_xlate
     if (s3_free) s3_q <= spare_valid_q ? spare_q : s3_in;
     else if (step) begin
       s3_q.addr      <= {s3_q.addr[63:ChunkW] + 1'b1, ChunkW'(0)};
-      s3_q.len_bytes <= 13'(s3_end - 14'(ChunkBytes));
+      s3_q.len_bytes <= s3_rest;
     end
+  end
+
+  // Much hangs on the last chunk where data is placed (hca_rx_mover): there it is known with it.
+  if (ChunkBytes == 4096) begin : gen_early
+    logic final_q;
+    always_ff @(posedge clk_i) begin
+      if (s3_free && spare_valid_q) final_q <= is_final(spare_q.err, end_of(spare_q));
+      else if (s3_free) final_q <= is_final(s3_in.err, end_of(s3_in));
+      else if (step) final_q <= is_final(XlOk, 14'(s3_rest));
+    end
+    assign final_chunk = final_q;
+  end else begin : gen_late
+    assign final_chunk = is_final(s3_q.err, s3_end);
   end
 
   assign chunk_valid_o = s3_valid_q;
