@@ -74,6 +74,7 @@ module fv_vl_queue #(
     logic [7:0]        in_heads, in_flight;
     logic              fetching, slot_1;
     logic [PtrW:0]     queued;
+    at_t               rd_at;       // where the next beat is, also in the cycle behind a drop
 
     assign to_read[r] = to_read_q;
 
@@ -106,19 +107,24 @@ module fv_vl_queue #(
     assign slot_1    = ~u_dut.gen_head[r].u_head.rd_ptr_q;
     assign in_heads  = (u_dut.heads[r] != 2'd0 ? blocks_of(head_bytes[r]) : 8'd0) +
                        (u_dut.heads[r] == 2'd2 ? blocks_of(u_dut.gen_head[r].u_head.gen_regs.mem[slot_1]) : 8'd0);
+    assign rd_at     = u_dut.drop_q[r] ? u_dut.drop_next : u_dut.rd_ptr_q[r];
     assign queued    = u_dut.stored_q[r] + (PtrW + 1)'(fetching) + (PtrW + 1)'(u_dut.heads[r]);
 
     always_comb begin
       if (!rst_q) begin
         a_bound: assert (32'(fill[r]) <= RingBlocks);
         a_sum:   assert (8'(fill[r]) == 8'(to_read_q) + waiting[RingBlocks] + in_flight + in_heads);
-        a_place: assert (u_dut.wr_ptr_q[r] == behind(r, u_dut.rd_ptr_q[r], 32'(fill[r])));
+        a_place: assert (u_dut.wr_ptr_q[r] == behind(r, rd_at, 32'(fill[r])));
         if (wr_i && u_dut.fits && wr_ring_i == 1'(r))
           a_next: assert (u_dut.wr_at == behind(r, u_dut.wr_ptr_q[r], 32'(u_dut.count_q)));
         a_room:  assert (!room[r] || 32'(fill[r]) + RoomBlocks <= RingBlocks);
         if (wr_i && u_dut.fits && wr_ring_i == 1'(r)) a_free: assert (32'(fill[r]) + 32'(u_dut.count_q) < RingBlocks);
         if (rd_en_i && rd_ring_i == 1'(r)) a_used: assert (fill[r] != '0);
 
+        h_some:    assert (u_dut.some_q[r] == (u_dut.stored_q[r] != '0));
+        if (u_dut.drop_q[r]) h_drop: assert (u_dut.drop_ring_q == 1'(r) && 32'(u_dut.drop_blocks_q) <= RoomBlocks &&
+                                             to_read_q == '0);
+        if (rd_en_i && rd_ring_i == 1'(r)) a_place_read: assert (!u_dut.drop_q[r]);
         h_packets: assert (u_dut.wr_pkt_q[r] == behind(r, u_dut.rd_pkt_q[r], 32'(u_dut.stored_q[r])));
         h_beats:   assert (u_dut.rd_ptr_q[r] >= at_t'(r * RingBlocks) && 32'(u_dut.rd_ptr_q[r]) < (r + 1) * RingBlocks);
         h_pkts:    assert (u_dut.rd_pkt_q[r] >= at_t'(r * RingBlocks) && 32'(u_dut.rd_pkt_q[r]) < (r + 1) * RingBlocks);

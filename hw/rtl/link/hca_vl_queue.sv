@@ -3,7 +3,8 @@
 // known, and the next one a cycle after a pop.
 //   write: a beat per cycle; begin a packet only where room_o says so. It counts from its last beat on; one that is
 //          longer than room_o promised is not stored (long_o).
-//   pop:   the head becomes the packet to read; its beats are then read with rd_en_i, oldest first, data a cycle later.
+//   pop:   the head becomes the packet to read; its beats are read with rd_en_i from the next cycle on, oldest first,
+//          data a cycle later.
 //   drop:  the head is thrown away; only when no packet of that ring is being read.
 // Pointers are addresses in the RAM, so a ring may have any length, and all of them together what block RAMs have.
 module hca_vl_queue
@@ -64,6 +65,7 @@ module hca_vl_queue
   at_t                        wr_at, wr_at_q, wr_next, rd_at, rd_next, wr_pkt, rd_pkt, wr_pkt_next;
   logic                       wr_first_q;             // no beat of a packet has come
   logic [Rings-1:0][PtrW:0]   used_q, stored_q;       // beats; packets whose length waits in the RAM
+  logic [Rings-1:0]           some_q;                 // there are such packets
   logic [PacketW-1:0]         bytes_q, bytes;         // of the packet that comes in
   logic [BlocksW-1:0]         count_q;                // its beats so far
   logic [BlocksW-1:0]         count;                  // with this one
@@ -119,7 +121,7 @@ module hca_vl_queue
     logic in_flight, unused_ready;
 
     assign in_flight  = fetch_q && fetch_ring_q == RingW'(r);
-    assign want[r]    = stored_q[r] != '0 && (heads[r] + 2'(in_flight)) < 2'd2;
+    assign want[r]    = some_q[r] && (heads[r] + 2'(in_flight)) < 2'd2;
     assign fetched[r] = in_flight;
 
     hca_fifo #(
@@ -172,16 +174,24 @@ module hca_vl_queue
   end
 
   // ---- Pointers and fill --------------------------------------------------------------------------------
-  // Behind what may be dropped: both sums at once, of which one lies in the ring.
-  at_t                drop_at, drop_size, drop_next;
-  logic [BlocksW-1:0] drop_blocks;
-  logic               drop_wraps;
+  // What is dropped is gone at once; where to read goes on a cycle later, for no beat of that ring is read before.
+  // Behind what is dropped: both sums at once, of which one lies in the ring.
+  logic [Rings-1:0]        drop_q;
+  logic [RingW-1:0]        drop_ring_q;
+  logic [BlocksW-1:0]      drop_blocks_q;
+  at_t                     drop_at, drop_size, drop_next;
+  logic signed [AddrW+1:0] drop_over;   // beyond the last place, less one
 
-  assign drop_at     = rd_ptr_q[drop_ring_i];
-  assign drop_blocks = head_blocks_o[drop_ring_i];
-  assign drop_wraps  = AddrW'(drop_blocks) > Last[drop_ring_i] - drop_at;
-  assign drop_size   = at_t'((drop_ring_i == RingW'(NumVls)) ? Vl15Blocks : RingBlocks);
-  assign drop_next   = drop_wraps ? (drop_at - drop_size) + at_t'(drop_blocks) : drop_at + at_t'(drop_blocks);
+  always_ff @(posedge clk_i) begin
+    drop_q        <= rst_i ? '0 : drop_i;
+    drop_ring_q   <= drop_ring_i;
+    drop_blocks_q <= head_blocks_o[drop_ring_i];
+  end
+
+  assign drop_at   = rd_ptr_q[drop_ring_q];
+  assign drop_over = (AddrW + 2)'(drop_at) + (AddrW + 2)'(drop_blocks_q) - (AddrW + 2)'(Last[drop_ring_q]) - 1'b1;
+  assign drop_size = at_t'((drop_ring_q == RingW'(NumVls)) ? Vl15Blocks : RingBlocks);
+  assign drop_next = (drop_over >= 0) ? drop_at - drop_size + at_t'(drop_blocks_q) : drop_at + at_t'(drop_blocks_q);
 
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
     localparam int unsigned Cap  = (r == int'(NumVls)) ? Vl15Blocks : RingBlocks;
@@ -204,12 +214,14 @@ module hca_vl_queue
         rd_pkt_q[r] <= First[r];
         used_q[r]   <= '0;
         stored_q[r] <= '0;
+        some_q[r]   <= 1'b0;
       end else begin
         if (done) wr_ptr_q[r] <= wr_next;
         if (done) wr_pkt_q[r] <= wr_pkt_next;
-        if (drop_i[r] || rd) rd_ptr_q[r] <= drop_i[r] ? drop_next : rd_next;
+        if (drop_q[r] || rd) rd_ptr_q[r] <= drop_q[r] ? drop_next : rd_next;
         if (grant[r]) rd_pkt_q[r] <= after(RingW'(r), rd_pkt_q[r]);   // the number comes too late
         used_q[r]   <= (used_q[r] + (PtrW + 1)'(stored)) - (PtrW + 1)'(gone);
+        if (done || grant[r]) some_q[r] <= done || stored_q[r] != (PtrW + 1)'(1);
         if (done != grant[r]) stored_q[r] <= stored_q[r] + (done ? (PtrW + 1)'(1) : '1);
       end
     end
