@@ -128,8 +128,8 @@ module fv_vl_arb #(
       end
       h_run:   assert (high_run_q <= u_dut.used_q);
       h_ran:   assert (!low_ran_q || u_dut.used_q == '0);
-      h_high:  assert (!u_dut.u_high.valid_q || 32'(u_dut.u_high.cur.vl) < NumVls);
-      h_low:   assert (!u_dut.u_low.valid_q || 32'(u_dut.u_low.cur.vl) < NumVls);
+      h_high:  assert (!u_dut.u_high.valid_q || 32'(u_dut.u_high.cur_vl_q) < NumVls);
+      h_low:   assert (!u_dut.u_low.valid_q || 32'(u_dut.u_low.cur_vl_q) < NumVls);
 
       c_low:   cover (u_dut.low_take && high_run_q >= 16'd2);
       c_high:  cover (u_dut.high_take && low_ran_q);

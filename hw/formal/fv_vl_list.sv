@@ -120,6 +120,9 @@ module fv_vl_list #(
   // ---- Accounts as numbers with a sign ------------------------------------------------------------------------
   // The table as the registers have it: its RAM is a cycle behind them.
   vl_entry_t [Entries-1:0] entry;
+  vl_entry_t               cur;    // the one in hand, until it is in the account
+
+  assign cur = {4'(u_dut.cur_vl_q), u_dut.cur_weight};
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_table_entry
     assign entry[e] = (u_dut.late_we_q && u_dut.late_q == EntryW'(e)) ? u_dut.late_new_q : vl_entry_t'(u_dut.mem[e]);
@@ -142,7 +145,7 @@ module fv_vl_list #(
       m_bytes: assume (bytes_i[v] != '0);
       if (!rst_q) begin
         if (!Table) a_debt: assert (account[v] > -18'sd8191);
-        if (!Table) a_gain: assert (account[v] <= ((u_dut.added_q && u_dut.cur_vl == VlW'(v)) ? 18'sd16320 : 18'sd0));
+        if (!Table) a_gain: assert (account[v] <= ((u_dut.added_q && u_dut.cur_vl_q == VlW'(v)) ? 18'sd16320 : 18'sd0));
       end
     end
 
@@ -152,7 +155,7 @@ module fv_vl_list #(
       assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(entry[e].weight) : '0);
       assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.vl_q[e]) == v;
       always_comb begin
-        if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (u_dut.cur == entry[e]);
+        if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (cur == entry[e]);
         if (!rst_q && mask[v][e]) h_entry: assert (entry[e].vl == 4'(v) && entry[e].weight != '0);
       end
     end
@@ -182,29 +185,29 @@ module fv_vl_list #(
     if (!rst_q && !Table) begin
       // Never to one that does not ask, is not known to ask or has no place in the table.
       a_asks:   assert (!ready || (32'(vl) < NumVls && req_i[vl] && !wait_i[vl]));
-      a_weight: assert (!ready || u_dut.cur.weight != '0);
+      a_weight: assert (!ready || u_dut.added_q || cur.weight != '0);
       a_laps:   assert (32'(laps_q) <= MaxLaps);
       a_idle:   assert (32'(idle_q) <= IdleMax);
       a_visit:  assert (32'(sent_q) <= 16320 + 8191 && (!take || 32'(sent_q) < 16320));
       a_order:  assert (!leave || lap || u_dut.idx_later > u_dut.idx_q);
       a_behind: assert (!went_on_q || ($onehot(taken_up) && (taken_up & later_was_q) != '0));
 
-      h_valid:  assert (!u_dut.valid_q || (32'(u_dut.cur.vl) < NumVls && u_dut.cur.weight != '0));
-      h_skip:   assert (u_dut.early_q || u_dut.skip_q == '0);
+      h_valid:  assert (!u_dut.valid_q || (32'(cur.vl) < NumVls && (u_dut.added_q || cur.weight != '0)));
+      h_found:  assert (!(u_dut.found_q && u_dut.added_q));
       h_added:  assert (!u_dut.added_q || (u_dut.valid_q && !u_dut.start_q));
       h_hand:   assert (u_dut.start_q || u_dut.valid_q);
-      h_sent:   assert (u_dut.added_q ? (18'(sent_q) + account[u_dut.cur_vl] <= 18'sd16320) : sent_q == '0);
-      if (u_dut.added_q) h_more: assert (account[u_dut.cur_vl] > 18'sd0);
+      h_sent:   assert (u_dut.added_q ? (18'(sent_q) + account[u_dut.cur_vl_q] <= 18'sd16320) : sent_q == '0);
+      if (u_dut.added_q) h_more: assert (account[u_dut.cur_vl_q] > 18'sd0);
       // Each lap counted has paid 64 bytes or more.
       h_paid:   assert (own + 18'sd8190 >= $signed({3'd0, 15'({laps_q, 6'd0})} + (given_q ? 18'd64 : 18'd0)));
       // A whole lap has an entry of the watched VL in front of it until it was given.
       if (full_q && !given_q)
         h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (later & mask[watched_q]) != '0 ||
-                         (u_dut.valid_q && u_dut.cur_vl == watched_q && !u_dut.added_q));
+                         (u_dut.valid_q && u_dut.cur_vl_q == watched_q && !u_dut.added_q));
       if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
       if (idle_q == 3'd2) h_idle_2: assert (!u_dut.valid_q || u_dut.has);
       if (idle_q == 3'd3) h_idle_3: assert (u_dut.valid_q && u_dut.has);
-      h_given:  assert (!(full_q && !given_q && u_dut.skip_q[watched_q]));
+      h_given:  assert (!(full_q && !given_q && u_dut.early_q && u_dut.skip_q[watched_q]));
 
       c_lap:    cover (full_q && laps_q == 9'd2);
       c_jump:   cover (laps_q >= 9'd16);

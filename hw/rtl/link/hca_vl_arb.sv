@@ -149,7 +149,7 @@ module hca_vl_arb
   // budget: k for each unit of weight that low was given in this round, less H for each lap of high. The first lap of
   // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
   // packets leave, so that the two lists mix packet by packet.
-  budget_t         budget_q, budget, price, gain, low_gain, stays, pays, gets, gets_pays;
+  budget_t         budget_q, budget, price, gain, low_gain, stays, pays, pays_1, pays_4, pays_16, got, gets, gets_pays;
   logic            low_done_q;    // low has had its lap in this round
   logic            rich_1, rich_4, rich_16, fresh, high_lap;
   logic [7:0]      pending_q, pending, first_share, released;
@@ -202,26 +202,27 @@ module hca_vl_arb
     else released = 8'd0;
   end
 
-  // A row without carries, then one chain.
-  function automatic budget_t sum_of_three(budget_t a, budget_t b, budget_t c, logic one_more);
-    budget_t carries;
-    carries = {((a & b) | (a & c) | (b & c)) << 1} | budget_t'({1'b0, one_more});
-    return (a ^ b ^ c) + carries;
-  endfunction
-
-  // What becomes of the budget in each case is known before which case it is. A lap of high beside a jump of low
-  // opens a round.
+  // What becomes of the budget in each case is known before which case it is, also before how many laps are jumped. A
+  // lap of high beside a jump of low opens a round. No lap of high begins while weight is released (stall), so none of
+  // them waits for the product; under policy iba, where one may, the budget says nothing.
   assign gain     = budget_t'({1'b0, (SumW + 12)'((SumW + 15)'(k_q) * (SumW + 15)'(release_q))});
   assign low_gain = budget_t'({1'b0, low_gain_q});
 
   always_comb begin
-    price = budget_t'({1'b0, high_sum});
-    if (!fresh && high_by == 2'd2) price = price <<< 2;
-    if (!fresh && high_by == 2'd3) price = price <<< 4;
+    price     = budget_t'({1'b0, high_sum});
+    pays_1    = (fresh ? '0 : budget_q) - price;
+    pays_4    = budget_q - (price <<< 2);
+    pays_16   = budget_q - (price <<< 4);
+    got       = (low_done_q ? '0 : budget_q) + low_gain;
+    gets      = got + gain;
+    gets_pays = low_gain - price;
     stays     = budget_q + gain;
-    pays      = sum_of_three(fresh ? '0 : budget_q, gain, ~price, 1'b1);
-    gets      = sum_of_three(low_done_q ? '0 : budget_q, gain, low_gain, 1'b0);
-    gets_pays = sum_of_three(gain, low_gain, ~budget_t'({1'b0, high_sum}), 1'b1);
+  end
+
+  always_comb begin
+    pays = pays_1;
+    if (!fresh && high_by == 2'd2) pays = pays_4;
+    if (!fresh && high_by == 2'd3) pays = pays_16;
   end
 
   always_comb begin

@@ -117,64 +117,74 @@ module hca_vl_list
 
   // ---- The next entry whose VL has a packet -----------------------------------------------------------
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
-  logic [NumVls-1:0]  skip_q;                        // has had its weights of this lap
+  logic               early_q;                       // weights were given at the beginning of this lap:
+  logic [NumVls-1:0]  skip_q;                        // to these
   logic [2**VlW-1:0]  open;                          // may be visited in this lap
   logic [Entries-1:0] ok;
   logic               none, wraps;
   logic [EntryW-1:0]  idx, idx_later;
+  logic [VlW-1:0]     vl, vl_later;                  // whose
 
   assign back = req_i | wait_i;
 
-  assign open = (2**VlW)'(back & ~skip_q);
+  assign open = (2**VlW)'(back & ~(skip_q & {NumVls{early_q}}));
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_ok
-    logic [2**VlW-1:0] own;   // its VL, a bit for each: before anyone asks
-    assign own   = {{(2**VlW-1){1'b0}}, on_q[e]} << vl_q[e];
-    assign ok[e] = (own & open) != '0;
+    assign ok[e] = on_q[e] && open[vl_q[e]];
   end
 
   // The entry in hand. At the start of a lap it is looked for again until the lap begins.
   logic               start_q, valid_q, added_q, search, leave;
   logic [EntryW-1:0]  idx_q;
-  logic [VlW-1:0]     cur_vl;
+  logic [VlW-1:0]     cur_vl_q;
 
   assign search = start_q && !(step_i && valid_q);
 
   // The first one of the lap and the first one behind the entry in hand, side by side: which one counts is known late.
   hca_low_index #(
-    .N(Entries)
+    .N    (Entries),
+    .NoteW(VlW)
   ) u_first (
-    .bits_i  (ok),
-    .place_i (idx_q),
-    .none_o  (none),
-    .idx_o   (idx),
-    .wraps_o (wraps),
-    .behind_o(idx_later)
+    .bits_i       (ok),
+    .notes_i      (vl_q),
+    .place_i      (idx_q),
+    .none_o       (none),
+    .idx_o        (idx),
+    .note_o       (vl),
+    .wraps_o      (wraps),
+    .behind_o     (idx_later),
+    .behind_note_o(vl_later)
   );
 
-  // It is read in the first cycle in which it is in hand.
-  logic      found_q;   // that cycle
-  vl_entry_t cur, cur_q;
+  // Whose it is comes with the search, for the account and the packet hang on that. The weight is read in the first
+  // cycle in which the entry is in hand, and counts until the account has it.
+  logic       found_q;   // that cycle: the account does not have it yet
+  logic [7:0] cur_weight, cur_weight_q;
 
-  assign cur = found_q ? vl_entry_t'(mem[idx_q]) : cur_q;
+  assign cur_weight = found_q ? mem[idx_q][7:0] : added_q ? 8'd0 : cur_weight_q;
 
   always_ff @(posedge clk_i) begin
-    found_q <= search || leave;
-    cur_q   <= cur;
+    found_q      <= search || leave;
+    cur_weight_q <= cur_weight;
+    if (search || leave) begin
+      idx_q    <= (search || wraps) ? idx : idx_later;
+      cur_vl_q <= (search || wraps) ? vl : vl_later;
+    end
   end
-
-  assign cur_vl = cur.vl[VlW-1:0];
 
   // ---- Debts -------------------------------------------------------------------------------------------
   // A VL that owes more than its weights of a whole lap cannot send during that lap. When that holds for all VLs with a
   // packet, the lap is jumped, and further ones with it; when it holds for many, they get their weights at once, and
   // the lap visits only the others. Who sends when is the same as if every entry was visited.
-  localparam int unsigned ManyVls = 4;
+  localparam int unsigned ManyVls = 4;   // 1..4
+
+  typedef logic [4:1] at_least_t;   // a bit for each number
 
   logic [NumVls-1:0][AccW-1:0] acc_q;
-  logic [NumVls-1:0]           member, owes, owes_4, owes_16;
+  logic [NumVls-1:0]           member, owes, able, owes_4, owes_16;
   logic [1:0]                  laps, jump;   // laps: as jump, if there is one
-  logic                        look, all_owe, many_owe, all_1, all_4, all_16, ahead, early, early_q;
+  at_least_t                   owing;
+  logic                        look, any, all_owe, many_owe, all_1, all_4, all_16, ahead, early;
   logic [SumW-1:0]             early_sum;
 
   assign look = start_q && !early_q && (step_i || lap_only_i);
@@ -190,12 +200,11 @@ module hca_vl_list
     return part[0];
   endfunction
 
-  // The same where it is known late which VLs: two weights and their sum are there before, a number of the three or
-  // none is taken, and rows of gates make two numbers of three until one chain is left.
+  // The same where it is known late which VLs: two weights and their sum are there before, and a number of the three or
+  // none is taken.
   function automatic logic [SumW-1:0] late_sum_of(logic [NumVls-1:0] some_vls, logic [NumVls-1:0][SumW-1:0] weights);
     logic [15:0][SumW-1:0] weight;
     logic [7:0][SumW-1:0]  part;
-    logic [SumW-1:0]       a, b, c;
     logic [15:0]           some;
     weight = (16 * SumW)'(weights);
     some   = 16'(some_vls);
@@ -207,25 +216,28 @@ module hca_vl_list
         default: part[n] = '0;
       endcase
     end
-    for (int unsigned left = 8; left > 2; left = 2 * (left / 3) + left % 3) begin
-      for (int unsigned n = 0; n < left / 3; n++) begin
-        a = part[3*n];
-        b = part[3*n+1];
-        c = part[3*n+2];
-        part[2*n]   = a ^ b ^ c;
-        part[2*n+1] = ((a & b) | (a & c) | (b & c)) << 1;
-      end
-      for (int unsigned n = 0; n < left % 3; n++) part[2*(left/3) + n] = part[3*(left/3) + n];
+    for (int unsigned width = 4; width != 0; width = width / 2) begin
+      for (int unsigned n = 0; n < width; n++) part[n] = part[2*n] + part[2*n+1];
     end
-    return part[0] + part[1];
+    return part[0];
   endfunction
 
-  function automatic logic are_many(logic [15:0] bits);
-    logic [3:0][2:0] part;
-    for (int unsigned n = 0; n < 4; n++) begin
-      part[n] = (3'(bits[4*n]) + 3'(bits[4*n+1])) + (3'(bits[4*n+2]) + 3'(bits[4*n+3]));
+  // At least 1, 2, 3, 4 of some bits, by halves: without a carry.
+  function automatic at_least_t at_least_of(logic [15:0] bits);
+    at_least_t [15:0] part;
+    at_least_t        a, b;
+    for (int unsigned n = 0; n < 16; n++) part[n] = {3'd0, bits[n]};
+    for (int unsigned width = 8; width != 0; width = width / 2) begin
+      for (int unsigned n = 0; n < width; n++) begin
+        a = part[2*n];
+        b = part[2*n+1];
+        part[n][1] = a[1] || b[1];
+        part[n][2] = a[2] || b[2] || (a[1] && b[1]);
+        part[n][3] = a[3] || b[3] || (a[2] && b[1]) || (a[1] && b[2]);
+        part[n][4] = a[4] || b[4] || (a[3] && b[1]) || (a[1] && b[3]) || (a[2] && b[2]);
+      end
     end
-    return (5'(part[0]) + 5'(part[1])) + (5'(part[2]) + 5'(part[3])) >= 5'(ManyVls);
+    return part[0];
   endfunction
 
   // An account below zero behind 1, 4 and 16 laps, without its sign and the bits that stay: a carry says that it owes
@@ -240,23 +252,25 @@ module hca_vl_list
     assign behind_16[v] = {1'b0, acc_q[v][13:10]} + {1'b0, lap_q[v][3:0]};
     assign member[v]    = back[v] && listed_q[v];
     assign owes[v]      = member[v] && acc_q[v][AccW-1] && !behind[v][8];
+    assign able[v]      = member[v] && !(acc_q[v][AccW-1] && !behind[v][8]);
     assign owes_4[v]    = !member[v] || (acc_q[v][AccW-1] && !behind_4[v][6] && lap_q[v][7:6] == '0);
     assign owes_16[v]   = !member[v] || (acc_q[v][AccW-1] && !behind_16[v][4] && lap_q[v][7:4] == '0);
   end
 
-  assign all_owe   = member != '0 && owes == member;
-  assign many_owe  = are_many(16'(owes));
+  assign any       = member != '0;
+  assign all_owe   = any && able == '0;
+  assign owing     = at_least_of(16'(owes));
+  assign many_owe  = owing[ManyVls];
   assign all_1     = look && all_owe;
-  assign all_4     = owes_4 == '1;
-  assign all_16    = owes_16 == '1;
+  assign all_4     = any && owes_4 == '1;    // more than one lap, so one lap too
+  assign all_16    = any && owes_16 == '1;
   assign early     = look && step_i && !all_owe && many_owe;
   // No visit now, if this list has the turn: laps are jumped, or weights given early.
   assign ahead     = start_q && !early_q && (all_owe ? laps_max_i != 2'd0 : many_owe);
   assign early_sum = late_sum_of(owes, weights_q);
 
   always_comb begin
-    if (!all_owe) laps = 2'd1;
-    else if (all_16 && laps_max_i == 2'd3) laps = 2'd3;
+    if (all_16 && laps_max_i == 2'd3) laps = 2'd3;
     else if (all_4 && laps_max_i[1]) laps = 2'd2;
     else laps = 2'd1;
   end
@@ -270,46 +284,35 @@ module hca_vl_list
   logic            unused_carry;
   logic [SumW-1:0] sum_q;
 
-  // The upper half for either carry of the lower one: half a chain.
-  function automatic acc_t sum_of_two(acc_t a, acc_t b, logic one_more);
-    logic [8:0]          low;
-    logic [AccW-8-1:0]   high_0;
-    logic [AccW-8-1:0]   high_1;
-    low    = 9'(({1'b0, a[7:0], 1'b1} + {1'b0, b[7:0], one_more}) >> 1);
-    high_0 = a[AccW-1:8] + b[AccW-1:8];
-    high_1 = (AccW-8)'(({a[AccW-1:8], 1'b1} + {b[AccW-1:8], 1'b1}) >> 1);
-    return acc_t'({(high_0 & {(AccW-8){!low[8]}}) | (high_1 & {(AccW-8){low[8]}}), low[7:0]});
-  endfunction
-
-  // account - bytes, of three numbers in one chain: it does not wait for the account.
-  assign acc     = acc_q[cur_vl];
-  assign gain    = added_q ? '0 : acc_t'({cur.weight, 6'd0});
+  // account - bytes, of three numbers in one chain: it does not wait for the account. Weights are in units of 64.
+  assign acc     = acc_q[cur_vl_q];
+  assign gain    = acc_t'({cur_weight, 6'd0});
   assign unpaid  = ~acc_t'(bytes_o);
   assign half    = acc ^ gain ^ unpaid;
   assign carry   = (acc & gain) | (acc & unpaid) | (gain & unpaid);
   assign unused_carry = carry[AccW-1];
-  assign account = sum_of_two(acc, gain, 1'b0);
-  assign rest    = sum_of_two(half, {carry[AccW-2:0], 1'b0}, 1'b1);
+  assign account = {acc[AccW-1:6] + gain[AccW-1:6], acc[5:0]};
+  assign rest    = half + {carry[AccW-2:0], 1'b1};
 
-  assign has     = valid_q && req_i[cur_vl];
-  assign ready_o = has && !wait_i[cur_vl] && !account[AccW-1] && !ahead;
-  assign may_act = valid_q && !wait_i[cur_vl] && !ahead && (has || !start_q);
+  assign has     = valid_q && req_i[cur_vl_q];
+  assign ready_o = has && !wait_i[cur_vl_q] && !account[AccW-1] && !ahead;
+  assign may_act = valid_q && !wait_i[cur_vl_q] && !ahead && (has || !start_q);
   assign goes_on = may_act && (!has || account[AccW-1] || (take_i && rest[AccW-1]));
   assign act     = step_i && may_act;
   assign send    = take_i && step_i && ready_o;
   assign leave   = step_i && goes_on;
 
-  assign any_o    = member != '0;
+  assign any_o    = any;
   assign start_o  = start_q && !early_q;
-  assign vl_o     = cur_vl;
-  assign bytes_o  = bytes_i[cur_vl];
+  assign vl_o     = cur_vl_q;
+  assign bytes_o  = bytes_i[cur_vl_q];
   assign begin_o  = early || (start_q && !early_q && (leave || send));
   assign lap_if_o = ahead || (start_q && !early_q && (goes_on || (take_i && ready_o)));
   assign jump_o   = jump;
   assign laps_o   = laps;
   assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && none);
   assign visit_o  = !added_q && has;
-  assign weight_o = cur.weight;
+  assign weight_o = cur_weight;
   assign leave_o  = leave;
   assign early_o  = early ? early_sum : '0;
 
@@ -319,15 +322,9 @@ module hca_vl_list
       valid_q <= 1'b0;
       added_q <= 1'b0;
       early_q <= 1'b0;
-      skip_q  <= '0;
     end else begin
-      if (early) begin
-        early_q <= 1'b1;
-        skip_q  <= owes;
-      end else if (lap_o) begin
-        early_q <= 1'b0;
-        skip_q  <= '0;
-      end
+      if (early) early_q <= 1'b1;
+      else if (lap_o) early_q <= 1'b0;
       if (leave) begin
         start_q <= wraps;
         added_q <= 1'b0;
@@ -337,9 +334,9 @@ module hca_vl_list
       end
       if (early || (early_q && lap_o)) valid_q <= 1'b0;
       else if (search || leave) valid_q <= !none;
-      else if (start_q && !has && !wait_i[cur_vl]) valid_q <= 1'b0;
+      else if (start_q && !has && !wait_i[cur_vl_q]) valid_q <= 1'b0;
     end
-    if (search || leave) idx_q <= (search || wraps) ? idx : idx_later;
+    if (early) skip_q <= owes;
   end
 
   // An account without a packet to send keeps its debt, never its gain. What it becomes is known before whether it
@@ -362,7 +359,7 @@ module hca_vl_list
       endcase
     end
 
-    assign visit = act && cur_vl == VlW'(v) && (has ? account[AccW-1] || send : !acc[AccW-1]);
+    assign visit = act && cur_vl_q == VlW'(v) && (has ? account[AccW-1] || send : !acc[AccW-1]);
 
     always_ff @(posedge clk_i) begin
       if (rst_i || clear_i) acc_q[v] <= '1;

@@ -26,9 +26,11 @@ def patterns(count, rng):
 
 @cocotb.test()
 async def lowest(dut):
-    """The number of the lowest bit, and of the lowest one behind any place; without a bit only that there is none."""
+    """The lowest bit, and the lowest one behind any place: its number and its note. None: only that there is none."""
     count = int(dut.N.value)
     rng = random.Random(1)
+    notes = [rng.randrange(8) for _ in range(count)]
+    dut.notes_i.value = sum(note << 3 * number for number, note in enumerate(notes))
     for bits in patterns(count, rng):
         for place in range(count) if count <= 8 else [0, count - 1, *rng.sample(range(count), 4)]:
             dut.bits_i.value = bits
@@ -37,12 +39,15 @@ async def lowest(dut):
             behind = bits >> place + 1 << place + 1
             assert [int(dut.none_o.value), int(dut.wraps_o.value)] == [bits == 0, behind == 0], f"{bits:#x} {place}"
             if bits:
-                assert int(dut.idx_o.value) == (bits & -bits).bit_length() - 1, f"{bits:#x}"
+                number = (bits & -bits).bit_length() - 1
+                assert [int(dut.idx_o.value), int(dut.note_o.value)] == [number, notes[number]], f"{bits:#x}"
             if behind:
-                assert int(dut.behind_o.value) == (behind & -behind).bit_length() - 1, f"{bits:#x} {place}"
+                number = (behind & -behind).bit_length() - 1
+                found = [int(dut.behind_o.value), int(dut.behind_note_o.value)]
+                assert found == [number, notes[number]], f"{bits:#x} {place}"
 
 
 @pytest.mark.parametrize("count", [2, 4, 8, 64])
 def test_low_index(count):
     """The above."""
-    simulate("hca_low_index", __name__, parameters={"N": count})
+    simulate("hca_low_index", __name__, parameters={"N": count, "NoteW": 3})
