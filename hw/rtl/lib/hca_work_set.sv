@@ -36,7 +36,7 @@ module hca_work_set #(
   logic [Rows-1:0] ahead, above_q, pick_q;  // above_q: rows behind row_q; pick_q: the next one
   logic [ItemW-1:0] add_q;             // in the second cycle of an add: add_i, which stands
   logic [RowW-1:0] row_q, next, add_row;
-  logic            any_q, empty_q, load_first_q, in_rest, enter;
+  logic            any_q, empty_q, load_first_q, is_next, in_rest, enter;
   logic [31:0]     rest_q, row, rdata;      // rest_q: members of row_q that were taken out of the RAM, not offered yet
   logic [31:0]     lowest;
   logic [BitW-1:0] first;
@@ -44,7 +44,8 @@ module hca_work_set #(
   assign add_row = add_q[ItemW-1:BitW];
   // Who is taken in this very cycle is in it no more.
   assign lowest  = rest_q & (~rest_q + 1'b1);
-  assign in_rest = row_q == add_row && rest_q[add_q[BitW-1:0]] && !(out_ready_i && lowest[add_q[BitW-1:0]]);
+  assign is_next = (rest_q & ~('1 << add_q[BitW-1:0])) == '0;   // if it is in it: lowest, without its chain
+  assign in_rest = row_q == add_row && rest_q[add_q[BitW-1:0]] && !(out_ready_i && is_next);
   assign row     = (some_q[add_row] ? rdata : '0) | 32'd1 << add_q[BitW-1:0];
   assign enter   = op_q == OpAdd && !in_rest;
 

@@ -60,11 +60,17 @@ module hca_cq
   typedef struct packed {
     logic           valid;
     logic [7:0]     func;
-    logic [63:0]    base;
+    logic [57:0]    base;       // in entries
     logic [4:0]     log_size;
+    logic [4:0]     fours;      // of log_size, a bit each: a mask's bit hangs on three bits of these two, not on five
+    logic [2:0]     rest;       // of log_size by four, a bit each
     logic [EqW-1:0] eqn;
     logic           overwrite;  // when it is full
   } cfg_t;
+
+  if (MaxLogCqSize > 23) begin : gen_too_large
+    $error("hca_cq: fours has bits for rings of 2^23 entries");
+  end
 
   typedef struct packed {
     logic [15:0] more;    // completions beside the first one; 0: no moderation
@@ -103,7 +109,9 @@ module hca_cq
   assign cqc_wr_ready_o = state_q == StIdle && !out_valid_q && !eqe_valid_o && !full_valid_q;
   assign init           = cqc_wr_valid_i && cqc_wr_ready_o;
   assign cfg_new        = '{valid: cqc_wr_i.valid && (cqc_wr_i.log_size <= 5'(MaxLogCqSize)),
-                            func: cqc_wr_i.func, base: cqc_wr_i.base, log_size: cqc_wr_i.log_size,
+                            func: cqc_wr_i.func, base: cqc_wr_i.base[63:6], log_size: cqc_wr_i.log_size,
+                            fours: 5'((6'd1 << cqc_wr_i.log_size[4:2]) - 1'b1),
+                            rest: 3'((4'd1 << cqc_wr_i.log_size[1:0]) - 1'b1),
                             eqn: cqc_wr_i.eqn[EqW-1:0], overwrite: cqc_wr_i.ignore_overrun};
   assign moderated      = cqc_wr_i.mod_count != '0 && cqc_wr_i.mod_cycles != '0;
   assign mod_new        = moderated ? '{more: cqc_wr_i.mod_count - 16'd1, cycles: cqc_wr_i.mod_cycles} : '0;
@@ -179,37 +187,35 @@ module hca_cq
 
   // ---- CQE ---------------------------------------------------------------------------------------
   logic [23:0] mask, slot;   // mask: of a slot's number
-  logic        last_free, fits, writable, overrun, wants_event, meant_cqe, fire_cqe, deliver, ev_push, ev_room;
+  logic        fits, writable, overrun, wants_event, meant_cqe, fire_cqe, deliver, ev_push, ev_room;
   cqe_t        cqe;
 
-  for (genvar b = 0; b < 24; b++) begin : gen_mask
-    assign mask[b] = 5'(b) < cfg.log_size;
+  logic [6:0] fours;
+  assign fours = {1'b0, cfg.fours, 1'b1};
+  for (genvar g = 0; g < 6; g++) begin : gen_mask
+    assign mask[4*g +: 4] = {4{fours[g+1]}} | {1'b0, {3{fours[g]}} & cfg.rest};
   end
   assign slot        = dyn.pi & mask;
   // The last free entry takes the completion for which there is no room, as an error: nobody misses it (V-57).
-  hca_same #(
-    .Width(24)
-  ) u_last (
-    .a_i   (dyn.used),
-    .b_i   (mask),
-    .same_o(last_free)
-  );
-
-  assign overrun     = !cfg.overwrite && last_free;
-  assign fits        = cfg.overwrite || (dyn.used & ~mask) == '0;
-  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && fits && (ev_room || !overrun);
+  // Beyond it there is nothing; nor is it there while nobody can be told. The carry says whether more is used than the
+  // mask, or as much.
+  logic [25:0] past;
+  assign past        = {1'b0, dyn.used, !ev_room} + {1'b0, ~mask, 1'b1};
+  assign overrun     = !cfg.overwrite && dyn.used >= mask;
+  assign fits        = cfg.overwrite || !past[25];
+  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && fits;
   assign wants_event = cqe_i.solicited || (cqe.status != WcSuccess);
   assign meant_cqe   = (dyn.arm == CqArmNext) || (dyn.arm == CqArmSolicited && wants_event) || dyn.wait_mod;
   assign fire_cqe    = meant_cqe && (dyn.used >= 24'(moderation.more) || overrun);
   assign deliver     = (state_q == StCqe) && writable;
-  assign ev_push     = (deliver && overrun) || ((state_q == StCqe) && cqe_i.valid && !writable && !dyn.err);
+  assign ev_push     = (state_q == StCqe) && cqe_i.valid && !dyn.err && (!cfg.valid || overrun);
 
   // The CQE goes out in the cycle of its job, or waits: its job stays on the stream, the rest in registers.
   logic [7:0]  func_q;
   logic [63:0] addr, addr_q;
   logic        phase, phase_q, overrun_q;
 
-  assign addr  = {cfg.base[63:6], 6'd0} + {34'd0, slot, 6'd0};
+  assign addr  = {cfg.base + 58'(slot), 6'd0};
   assign phase = !dyn.pi[cfg.log_size];
 
   always_comb begin
@@ -241,7 +247,7 @@ module hca_cq
   end
 
   // ---- Doorbell ----------------------------------------------------------------------------------
-  logic        db_ok, arms, meant_db, again_db, wants_db, fire_db;
+  logic        db_ok, arms, none, sol_none, meant_db, again_db, wants_db, fire_db;
   logic [23:0] ahead, sol_ahead;
 
   assign cq_db_ready_o = state_q == StDb;
@@ -249,6 +255,22 @@ module hca_cq
   assign arms          = cq_db_i.arm == CqArmNext || cq_db_i.arm == CqArmSolicited;
   assign ahead         = dyn.pi - cq_db_i.ci;
   assign sol_ahead     = dyn.sol - cq_db_i.ci;
+  hca_same #(
+    .Width(24)
+  ) u_none (
+    .a_i   (dyn.pi),
+    .b_i   (cq_db_i.ci),
+    .same_o(none)
+  );
+
+  hca_same #(
+    .Width(24)
+  ) u_sol_none (
+    .a_i   (dyn.sol),
+    .b_i   (cq_db_i.ci),
+    .same_o(sol_none)
+  );
+
   // ahead > more, in one chain: of pi - ci - more - 1 as a number with a sign, around if ci is beyond pi.
   logic [25:0] less, minus_ci, minus_more;
   logic [24:0] carries;
@@ -264,11 +286,11 @@ module hca_cq
   assign beyond      = around ? less[24] : !less[25];
   // A CQE that the host has not seen yet fires at once: it would otherwise wait for an event that came
   // before the arming.
-  assign meant_db      = (cq_db_i.arm == CqArmNext && dyn.pi != cq_db_i.ci)
-                         || (cq_db_i.arm == CqArmSolicited && sol_ahead != '0 && !sol_ahead[23]);
+  assign meant_db      = (cq_db_i.arm == CqArmNext && !none)
+                         || (cq_db_i.arm == CqArmSolicited && !sol_none && !sol_ahead[23]);
   // One that waits and whose completions the host has taken meanwhile has its event before the next one begins.
   assign again_db      = dyn.wait_mod && arms && !meant_db;
-  assign wants_db      = again_db || (meant_db && beyond);
+  assign wants_db      = meant_db ? beyond : dyn.wait_mod && arms;
   assign fire_db       = db_ok && wants_db;
 
   // ---- Moderation --------------------------------------------------------------------------------
@@ -283,7 +305,7 @@ module hca_cq
     .clk_i,
     .rst_i,
     .now_i,
-    .set_i    (fresh || begin_wait || fire || state_q == StTime),
+    .set_i    (fresh || fire || state_q == StTime || (state_q != StIdle && !dyn.wait_mod)),   // off again does no harm
     .set_on_i (begin_wait),
     .set_cqn_i(fresh ? cqc_wr_cqn_i : cqn_q),
     .cycles_i (moderation.cycles),
@@ -301,11 +323,11 @@ module hca_cq
     by_cqe          = dyn;
     by_cqe.pi       = dyn.pi + 1'b1;
     by_cqe.used     = dyn.used + 1'b1;
-    by_cqe.err      = overrun;
+    by_cqe.err      = overrun || !writable;   // and then only what is owed counts
     by_cqe.wait_mod = meant_cqe && !fire_cqe;
     if (wants_event) by_cqe.sol = dyn.pi + 1'b1;
     if (fire_cqe) by_cqe.arm = CqArmNone;
-    if (fire_cqe) by_cqe.owed = 1'b1;
+    if (fire_cqe && writable) by_cqe.owed = 1'b1;
     by_db          = dyn;
     by_db.used     = ahead;
     by_db.wait_mod = (meant_db || dyn.wait_mod) && !wants_db;
@@ -320,8 +342,7 @@ module hca_cq
     unique case (state_q)
       StCqe: begin
         dyn_we = writable || (ev_push && ev_room);
-        if (writable) dyn_d = by_cqe;
-        else dyn_d.err = 1'b1;
+        dyn_d  = by_cqe;
       end
       StDb: begin
         dyn_we = db_ok;
@@ -415,10 +436,15 @@ module hca_cq
     logic [CqW-1:0] cqn;
   } err_ev_t;
 
-  err_ev_t   err_in, err_out;
+  err_ev_t   err_in_q, err_out;
+  logic      err_push_q;
   hw_event_t ev;
 
-  assign err_in = '{func: cfg.func, cause: cfg.valid ? CauseOverflow : CauseNotValid, cqn: cqe_i.cqn};
+  // It is in the FIFO before the next job asks for room.
+  always_ff @(posedge clk_i) begin
+    err_push_q <= !rst_i && ev_push && ev_room;
+    err_in_q   <= '{func: cfg.func, cause: cfg.valid ? CauseOverflow : CauseNotValid, cqn: cqe_i.cqn};
+  end
 
   hca_fifo #(
     .Width($bits(err_ev_t)),
@@ -426,9 +452,9 @@ module hca_cq
   ) u_err_fifo (
     .clk_i,
     .rst_i,
-    .in_valid_i (ev_push),
+    .in_valid_i (err_push_q),
     .in_ready_o (ev_room),
-    .in_i       (err_in),
+    .in_i       (err_in_q),
     .out_valid_o(ev_valid_o),
     .out_ready_i(ev_ready_i),
     .out_o      (err_out),
@@ -440,6 +466,6 @@ module hca_cq
   assign ev_o = ev;
 
   logic unused_bits;
-  assign unused_bits = ^{cqc_wr_i, cqe.timestamp};
+  assign unused_bits = ^{cqc_wr_i, cqe.timestamp, past[24:0], sol_ahead[22:0]};
 
 endmodule

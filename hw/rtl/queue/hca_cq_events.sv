@@ -1,6 +1,8 @@
 // Completion queues that owe an event. A new one is offered some cycles after it was added; one whose event queue was
 // full waits here (park), and is offered again whenever an event queue has been read, once each time. Members are in
-// the order of a walk, not in that of their adding. Nobody who adds waits longer than four cycles.
+// the order of a walk, not in that of their adding. Nobody who adds waits longer than four cycles. The one that is
+// offered is in a register, and no member any more; new ones and parked ones take turns with it while it is empty,
+// whether they have somebody or not.
 module hca_cq_events
   import hca_pkg::*;
 (
@@ -20,14 +22,13 @@ module hca_cq_events
 
   localparam int unsigned CountW = $clog2(NumCqs) + 1;
 
-  logic              add_q, set_ready, new_valid, parked_valid, again, parked_first_q;
+  logic              add_q, set_ready, new_valid, parked_valid, parked_turn_q, again, load;
   logic [CqW-1:0]    add_cqn_q, new_cqn, parked_cqn;
   logic [CountW-1:0] parked, tries_q;
 
   assign add_ready_o = !add_q;
-  assign again       = parked_valid && tries_q != '0 && (parked_first_q || !new_valid);
-  assign valid_o     = new_valid || again;
-  assign cqn_o       = again ? parked_cqn : new_cqn;
+  assign again       = parked_turn_q && tries_q != '0;
+  assign load        = !valid_o && (parked_turn_q ? again && parked_valid : new_valid);
 
   hca_work_set #(
     .Items(NumCqs)
@@ -38,7 +39,7 @@ module hca_cq_events
     .add_ready_o(set_ready),
     .add_i      (add_cqn_q),
     .out_valid_o(new_valid),
-    .out_ready_i(ready_i && !again),
+    .out_ready_i(!valid_o && !parked_turn_q),
     .out_o      (new_cqn)
   );
 
@@ -52,23 +53,26 @@ module hca_cq_events
     .in_ready_o (park_ready_o),
     .in_i       (park_cqn_i),
     .out_valid_o(parked_valid),
-    .out_ready_i(ready_i && again),
+    .out_ready_i(!valid_o && again),
     .out_o      (parked_cqn),
     .count_o    (parked)
   );
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      add_q   <= 1'b0;
-      tries_q <= '0;
+      add_q         <= 1'b0;
+      tries_q       <= '0;
+      valid_o       <= 1'b0;
+      parked_turn_q <= 1'b0;
     end else begin
-      add_q <= add_q ? !set_ready : add_i;
+      add_q   <= add_i || (add_q && !set_ready);
       if (room_i) tries_q <= parked;
-      else if (ready_i && again) tries_q <= tries_q - 1'b1;
+      else if (!valid_o && again && parked_valid) tries_q <= tries_q - 1'b1;
+      valid_o <= load || (valid_o && !ready_i);
+      if (!valid_o) parked_turn_q <= !parked_turn_q;
     end
-    if (add_i && add_ready_o) add_cqn_q <= add_cqn_i;
-    if (valid_o && ready_i) parked_first_q <= !again;
-    else if (rst_i) parked_first_q <= 1'b0;
+    if (add_ready_o) add_cqn_q <= add_cqn_i;
+    if (!valid_o) cqn_o <= parked_turn_q ? parked_cqn : new_cqn;
   end
 
 endmodule

@@ -10,7 +10,7 @@ module hca_cq_timers
   input  logic           rst_i,
   input  logic [63:0]    now_i,
   input  logic           set_i,      // strobe
-  input  logic           set_on_i,   // begins anew; else it is off
+  input  logic           set_on_i,   // with set_i: begins anew; else it is off
   input  logic [CqW-1:0] set_cqn_i,
   input  logic [23:0]    cycles_i,
   output logic           valid_o,    // a timer is over; it runs until it is set
@@ -28,39 +28,38 @@ module hca_cq_timers
     logic [TimeW-1:0] at;
   } row_t;
 
-  logic [TimeW-1:0] set_at;
   logic [63:0]      set_at_q, stay_at_q, first_q, first_d;
-  logic             set_on_q, stays_q, some_q, some_d;   // a timer runs; the first one
+  logic             set_q, set_on_q, stays_q, some_q, some_d;   // a timer runs; the first one
   logic             set_next, set_read;   // the timer that is set is the next one to be read, the one that was
   logic             walk_q, begin_walk, step, end_walk, passes;
-  logic [CqW-1:0]   next_q, read_cqn_q;
-  logic             read_q, changed_q, runs, over, over_q, stays;
+  logic [CqW-1:0]   next_q, read_cqn_q, set_cqn_q;
+  logic             read_q, changed_q, gone, runs, over, over_q, stays;
   row_t             row;
-
-  assign set_at = (set_i && set_on_i) ? now_i[TimeW-1:0] + TimeW'(cycles_i) : '0;
 
   hca_ram_1r1w #(
     .Width($bits(row_t)),
     .Depth(NumCqs)
   ) u_rows (
     .clk_i,
-    .we_i   (set_i),
-    .waddr_i(set_cqn_i),
-    .wdata_i({set_on_i, set_at}),
+    .we_i   (set_q),
+    .waddr_i(set_cqn_q),
+    .wdata_i({set_on_q, set_at_q[TimeW-1:0]}),
     .re_i   (step),
     .raddr_i(next_q),
     .rdata_o(row)
   );
 
   // ---- Walk --------------------------------------------------------------------------------------
-  assign set_next   = set_cqn_i == next_q;
-  assign set_read   = set_cqn_i == read_cqn_q;
+  // Whether a timer is set is known late: all of it happens a cycle later. gone: what was read is not what is there.
+  assign set_next   = set_q && set_cqn_q == next_q;
+  assign set_read   = set_q && set_cqn_q == read_cqn_q;
+  assign gone       = changed_q || set_read;
   assign begin_walk = !walk_q && !read_q && some_q && now_i >= first_q;
-  assign runs       = read_q && row.on && !changed_q;
+  assign runs       = read_q && row.on && !gone;
   assign over       = runs && $signed(now_i[TimeW-1:0] - row.at) >= 0;
   assign stays      = runs && !over;
   // Offered a cycle after it was found: what the offer is for need not wait for the comparison.
-  assign valid_o    = over_q && !changed_q;
+  assign valid_o    = over_q && !gone;
   assign cqn_o      = read_cqn_q;
   assign passes     = !over || (over_q && ready_i);
   assign step       = walk_q && passes;
@@ -81,8 +80,8 @@ module hca_cq_timers
     if (begin_walk) next_q <= '0;
     else if (step) next_q <= next_q + 1'b1;
     if (step) read_cqn_q <= next_q;
-    // What was read is not what is there any more.
-    changed_q <= step ? set_i && set_next : (set_i && set_read) || changed_q;
+    changed_q <= step ? set_next : gone;
+    set_cqn_q <= set_cqn_i;
   end
 
   // ---- The first that runs -------------------------------------------------------------------------
@@ -99,17 +98,20 @@ module hca_cq_timers
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
+      set_q    <= 1'b0;
       set_on_q <= 1'b0;
       stays_q  <= 1'b0;
       some_q   <= 1'b0;
     end else begin
-      set_on_q <= set_i && set_on_i;
+      set_q    <= set_i;
+      set_on_q <= set_on_i;
       stays_q  <= stays;
       some_q   <= some_d;
     end
-    if (set_i && set_on_i) set_at_q <= now_i + 64'(cycles_i);
-    if (stays) stay_at_q <= now_i + 64'(row.at - now_i[TimeW-1:0]);
-    first_q  <= first_d;
+    // Looked at in the next cycle alone, if set_on_q and stays_q say that there is something.
+    set_at_q  <= now_i + 64'(cycles_i);
+    stay_at_q <= now_i + 64'(row.at - now_i[TimeW-1:0]);
+    first_q   <= first_d;
   end
 
   assign active_o  = some_q;

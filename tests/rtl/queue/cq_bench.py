@@ -79,6 +79,7 @@ class Cq:
 
     async def moderate(self, cqn, count, cycles):
         """V-64: other moderation; all else goes on."""
+        await self.bench.until(lambda: self.cqe.idle() and self.db.idle(), what="jobs before the new moderation")
         queue = self.queues[cqn]
         queue.count, queue.cycles = count, cycles
         await self.write(cqn, queue, valid=0, moderate=1, base=0, log_size=0, eqn=0, ignore_overrun=0)
