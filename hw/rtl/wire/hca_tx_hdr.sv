@@ -34,10 +34,13 @@ module hca_tx_hdr
   output logic [PortW-1:0]          sent_port_o     // one cycle after sent_o: its port
 );
 
+  localparam int unsigned OwnWords = (BthBytes + IcrcLen) / 4;
+
   // The part of the QP context that headers are made of.
   typedef struct packed {
     logic [PortW-1:0] port;
     logic         is_smi;
+    logic         is_gsi;
     logic         is_xrc;
     logic         mig_req;
     logic         is_ipv4;
@@ -76,6 +79,7 @@ module hca_tx_hdr
     wr_av.qkey          = qpc_wr_i.qpc.qkey;
     wr_av.is_smi        = qpc_wr_i.qpc.is_smi;
     wr_av.qpn           = qpc_wr_i.qpc.is_smi ? '0 : qpc_wr_i.qpc.is_gsi ? 24'(QpnGsi) : qpc_wr_i.qpc.qpn;
+    wr_av.is_gsi        = wr_av.qpn == 24'(QpnGsi);
     wr_av.dest_qpn      = qpc_wr_i.qpc.dest_qpn;
     wr_av.udp_src_port  = qpc_wr_i.qpc.udp_src_port;
     wr_av.dlid          = qpc_wr_i.qpc.dlid;
@@ -91,7 +95,7 @@ module hca_tx_hdr
 
   port_cfg_t cfg;   // of the packet's port
   logic unused_inputs;
-  assign unused_inputs = ^{qpc_wr_i, port_cfg_i, s1_txp_q, cfg};
+  assign unused_inputs = ^{qpc_wr_i, port_cfg_i, s1_txp_q, cfg, av.is_gsi};
 
   assign qpc_wr_ready_o = 1'b1;
 
@@ -113,7 +117,7 @@ module hca_tx_hdr
   logic [AvSlotW-1:0] av_slot_q;
   sq_wqe_ud_ctrl_t av_wqe_q, dg_wqe;
   logic [127:0]    dg_sgid, sgid;
-  logic            unused_wqe;
+  logic            dg_is_ipv4, unused_wqe;
 
   assign unused_wqe = ^dg_wqe;
 
@@ -136,26 +140,26 @@ module hca_tx_hdr
   end
 
   hca_ram_1r1w #(
-    .Width($bits(sq_wqe_ud_ctrl_t) + 128),
+    .Width($bits(sq_wqe_ud_ctrl_t) + 129),
     .Depth(AvSlots)
   ) u_dgs (
     .clk_i,
     .we_i   (av_we_q),
     .waddr_i(av_slot_q),
-    .wdata_i({av_wqe_q, sgid}),
+    .wdata_i({av_wqe_q, sgid, sgid[95:0] == {16'hffff, 80'd0}}),
     .re_i   (accept),
     .raddr_i(pick.av_slot),
-    .rdata_o({dg_wqe, dg_sgid})
+    .rdata_o({dg_wqe, dg_sgid, dg_is_ipv4})
   );
 
   always_comb begin
     dg               = own;
     // The source says whether it is IPv4: a process cannot make up an address of this port by another type's bytes.
-    dg.is_ipv4       = dg_sgid[95:0] == {16'hffff, 80'd0};
+    dg.is_ipv4       = dg_is_ipv4;
     dg.is_global     = dg_wqe.is_global;
     dg.qkey          = (dg_wqe.qkey[31] || own.is_smi) ? own.qkey : dg_wqe.qkey;   // KEY-24
     dg.dest_qpn      = dg_wqe.remote_qpn;
-    if (own.qpn == 24'(QpnGsi)) dg.pkey_index = dg_wqe.pkey_index;   // QP1 is of every partition of its port
+    if (own.is_gsi) dg.pkey_index = dg_wqe.pkey_index;   // QP1 is of every partition of its port
     dg.udp_src_port  = dg_wqe.udp_src_port;
     dg.dlid          = dg_wqe.dlid;
     dg.src_path_bits = dg_wqe.src_path_bits & ((7'd1 << port_cfg_i[own.port].lmc) - 7'd1);   // ADDR-4
@@ -208,9 +212,9 @@ module hca_tx_hdr
   l3_e          l3;
   ext_t         ext;
   logic [1:0]   pad;
-  logic [5:0]   own_words;    // of the BTH, what follows it, and the ICRC
   logic [10:0]  bth_words, udp_words, ip4_words, lrh_words;   // with the payload; and the headers in front
   logic [95:0]  bth;
+  logic [6:0]   len;          // of all headers
   logic [319:0] transport;    // without XRCETH
   logic [351:0] headers;
   logic [7:0]   opcode;       // answers are made as those of RC
@@ -223,10 +227,11 @@ module hca_tx_hdr
   logic [319:0] ip6;
   logic [159:0] ip4;
 
-  // Words of the payload, padded, and some more: one addition with a carry.
-  function automatic logic [10:0] with_payload(logic [5:0] words, logic [12:0] payload_bytes);
+  // Words of the payload, padded, of what follows the BTH, and some more: one addition with a carry.
+  function automatic logic [10:0] with_payload(ext_t after, logic [4:0] more, logic [12:0] payload_bytes);
     logic unused_carry;
-    {with_payload, unused_carry} = {payload_bytes[12:2], 1'b1} + {5'd0, words, payload_bytes[1:0] != '0};
+    {with_payload, unused_carry} = {payload_bytes[12:2], 1'b1}
+                                   + {6'd0, ext_words(after, more), payload_bytes[1:0] != '0};
   endfunction
 
   always_comb begin
@@ -243,11 +248,16 @@ module hca_tx_hdr
     else if (cc_i[av.port].ect && !s1_txp_q.datagram && s1_txp_q.kind != TxAck) tclass[1:0] = 2'b10;
     ext       = ext_of(s1_txp_q.opcode);   // answers have the same headers in both
     pad       = 2'd0 - s1_txp_q.payload_bytes[1:0];
-    own_words = 6'((7'(BthBytes) + 7'(ext_bytes(ext)) + 7'(IcrcLen)) >> 2);
-    bth_words = with_payload(own_words, s1_txp_q.payload_bytes);
-    udp_words = with_payload(own_words + 6'd2, s1_txp_q.payload_bytes);
-    ip4_words = with_payload(own_words + 6'd7, s1_txp_q.payload_bytes);
-    lrh_words = (l3 == L3IbGlobal) ? with_payload(own_words + 6'd12, s1_txp_q.payload_bytes) : udp_words;
+    bth_words = with_payload(ext, 5'(OwnWords), s1_txp_q.payload_bytes);
+    udp_words = with_payload(ext, 5'(OwnWords) + 5'd2, s1_txp_q.payload_bytes);
+    ip4_words = with_payload(ext, 5'(OwnWords) + 5'd7, s1_txp_q.payload_bytes);
+    lrh_words = (l3 == L3IbGlobal) ? with_payload(ext, 5'(OwnWords) + 5'd12, s1_txp_q.payload_bytes) : udp_words;
+    case (l3)   // as l3_bytes, but the words of each case are there before it is known which one it is
+      L3Ipv4:    len = {ext_words(ext, 5'((28 + BthBytes) / 4)), 2'd0};
+      L3IbLocal: len = {ext_words(ext, 5'((8 + BthBytes) / 4)), 2'd0};
+      L3Raw:     len = '0;
+      default:   len = {ext_words(ext, 5'((48 + BthBytes) / 4)), 2'd0};
+    endcase
     src_port  = (av.udp_src_port != '0) ? av.udp_src_port : (16'hc000 | 16'(s1_txp_q.qpn));
     // What goes to whoever is there comes from whoever it may be: the port need not have a LID.
     slid      = (av.is_smi && av.dlid == 16'(LidPermissive)) ? 16'(LidPermissive) : cfg.lid | 16'(av.src_path_bits);
@@ -324,7 +334,7 @@ module hca_tx_hdr
       s2_l3_q          <= l3;
       s2_has_payload_q <= s1_txp_q.has_payload;
       s2_csum_q        <= s1_txp_q.csum;
-      s2_len_q         <= (l3 == L3Raw) ? '0 : l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
+      s2_len_q         <= len;
       s2_addrs_q       <= words_sum(ip4[159:96]);
       s2_rest_q        <= words_sum({ip4[79:32], ip4[15:0]});
       s2_transport_q   <= headers;

@@ -172,11 +172,22 @@ package hca_wire_pkg;
     endcase
   endfunction
 
+  // Words of the headers behind the BTH, and some more. All but XRCETH have bits of their own in their number of words
+  // where they come together: no sum.
+  function automatic logic [4:0] ext_words(ext_t ext, logic [4:0] more);
+    logic [3:0] words;
+    words[0]   = ext.imm || ext.aeth || ext.atomic || ext.feth;
+    words[1]   = ext.deth || ext.atomic_ack || ext.data8 || ext.atomic;
+    words[2]   = ext.reth || ext.cnp || ext.atomic;
+    words[3]   = ext.xrc;
+    ext_words  = '0;
+    for (int unsigned n = 0; n < 16; n++) begin
+      if (words == 4'(n)) ext_words |= 5'(n[2:0]) + 5'(n[3]) + more;
+    end
+  endfunction
+
   function automatic logic [5:0] ext_bytes(ext_t ext);
-    return (ext.deth ? 6'd8 : 6'd0) + (ext.reth ? 6'd16 : 6'd0) + (ext.aeth ? 6'd4 : 6'd0) +
-           (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0) +
-           (ext.xrc ? 6'(XrcethBytes) : 6'd0) + (ext.cnp ? 6'd16 : 6'd0) + (ext.data8 ? 6'd8 : 6'd0) +
-           (ext.feth ? 6'd4 : 6'd0);
+    return 6'({ext_words(ext, 5'd0), 2'd0});
   endfunction
 
   function automatic logic l3_is_ib(l3_e l3);
