@@ -28,7 +28,7 @@ module hca_cc_notify
 
   // ---- Is it time? ------------------------------------------------------------------------------------------------
   logic [TickW-1:0] tick, last, since;
-  logic             look, look_q, due, make, unused_now;
+  logic             look, look_q, due, may, make, unused_now;
   logic [QpW-1:0]   qpn_q;
   logic [PortW-1:0] port_q;
   logic [15:0]      interval_q;
@@ -65,11 +65,13 @@ module hca_cc_notify
   logic [PortW-1:0]  place_port_q [Places];
   logic              pop, out_ready;
 
-  assign make = look_q && due && !init_i && valid_q != '1;
+  assign may  = look_q && !init_i && valid_q != '1;
+  assign make = may && due;
   assign free = ~valid_q & (valid_q + 1'b1);   // the lowest one
 
+  // Nobody leaves in the cycle in which some may become void: whose they are is known later.
   for (genvar i = 0; i < Places; i++) begin : gen_ready
-    assign ready[i] = valid_q[i] && open_i[place_port_q[i]] && !(init_i && place_qpn_q[i] == init_qpn_i);
+    assign ready[i] = valid_q[i] && open_i[place_port_q[i]] && !init_i;
   end
 
   hca_rr_arb #(.N(Places)) u_turns (
@@ -83,15 +85,16 @@ module hca_cc_notify
   assign pop = ready != '0 && out_ready;
 
   always_ff @(posedge clk_i) begin
+    automatic logic [Places-1:0] stays;
     for (int unsigned i = 0; i < Places; i++) begin
-      if (init_i && place_qpn_q[i] == init_qpn_i) valid_q[i] <= 1'b0;
-      if (pop && grant[i]) valid_q[i] <= 1'b0;
-      if (make && free[i]) begin
-        valid_q[i]      <= 1'b1;
+      stays[i] = valid_q[i] && !(init_i && place_qpn_q[i] == init_qpn_i) && !(pop && grant[i]);
+      if (rst_i) valid_q[i] <= 1'b0;
+      else valid_q[i] <= stays[i] || (may && free[i] && due);   // due comes last
+      // What is written into a free place is nothing before it is valid.
+      if (may && free[i]) begin
         place_qpn_q[i]  <= qpn_q;
         place_port_q[i] <= port_q;
       end
-      if (rst_i) valid_q[i] <= 1'b0;
     end
   end
 
