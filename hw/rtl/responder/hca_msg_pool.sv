@@ -74,7 +74,7 @@ module hca_msg_pool
 
   row_t               row, row_new;
   logic               row_we, row_re, next_re;
-  logic               first, emptied, ended;    // a QP takes its only block; gives it back; all come back
+  logic               first, is_newest, emptied, ended;    // a QP takes its only block; gives it back; all come back
   logic [QpW-1:0]     row_raddr, row_waddr, free_qpn_q;
   logic [MsgBlkW-1:0] next_blk, free_blk_q, blk_q, map_blk, late_blk_q;
   logic [PlaceW-1:0]  alloc_place, free_place_q;
@@ -119,9 +119,17 @@ module hca_msg_pool
   end
 
   // ---- Blocks of the QPs ---------------------------------------------------------------------------
+  hca_same #(
+    .Width(PlaceW)
+  ) u_is_newest (
+    .a_i   (row.newest),
+    .b_i   (free_place_q),
+    .same_o(is_newest)
+  );
+
   assign alloc_place = alloc_wqe_i[WqeIndexBits-1:MsgRowW];
   assign first       = take && !row.some;
-  assign emptied     = free1_q && row.newest == free_place_q;
+  assign emptied     = free1_q && is_newest;
   assign ended       = state_q == StCount && row.some;
 
   always_ff @(posedge clk_i) begin

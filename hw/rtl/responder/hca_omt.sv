@@ -39,7 +39,8 @@ module hca_omt
     hw_mark_t           mark;
   } own_t;
 
-  logic           accept, upd_q, upd_we, alloc, stall, we, ready, alloc_ready, mark_look, unused_in;
+  logic           accept, upd_q, upd_we, alloc, stall, we, ready, alloc_ready, mark_look, same_wqe, same_psn,
+                  unused_in;
   logic [QpW-1:0] upd_qpn_q, waddr, scrub;
   wqe_idx_t       upd_wqe_q;
   logic [15:0]    ahead;
@@ -53,7 +54,7 @@ module hca_omt
 
   logic [StoredW-1:0] row_q, row;
 
-  assign unused_in   = omt_i.first;
+  assign unused_in   = ^{omt_i.first, ahead[14:0], further[22:0]};
   assign omt_ready_o = !upd_q && ready && !mark_look;
   assign accept      = omt_valid_i && omt_ready_o;
 
@@ -72,13 +73,29 @@ module hca_omt
   end
 
   // A WQE further on, or further inside the same WQE. They are never further apart than WQEs may be outstanding.
+  hca_same #(
+    .Width(16)
+  ) u_same_wqe (
+    .a_i   (new_q.wqe[15:0]),
+    .b_i   (old.mark.wqe[15:0]),
+    .same_o(same_wqe)
+  );
+
+  hca_same #(
+    .Width(24)
+  ) u_same_psn (
+    .a_i   (new_q.psn),
+    .b_i   (old.mark.psn),
+    .same_o(same_psn)
+  );
+
   assign ahead   = new_q.wqe[15:0] - old.mark.wqe[15:0];
   assign further = new_q.psn - old.mark.psn;
-  assign alloc   = upd_q && ahead != '0 && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
+  assign alloc   = upd_q && !same_wqe && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
                    && !init_i;
   assign stall   = alloc && !alloc_ready;   // some cycles for each block
   assign upd_we  = upd_q && !stall && !init_i
-                   && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
+                   && (same_wqe ? !same_psn && !further[23] : !ahead[15]);
   assign new_own = '{has_blk: 1'b1, blk: alloc ? alloc_blk : old.blk, mark: new_q};
 
   assign we    = init_i || upd_we || !ready;
@@ -165,7 +182,7 @@ module hca_omt
     .Depth(MsgBlocks * MsgBlockRows)
   ) u_rows (
     .clk_i,
-    .we_i   (upd_we && ahead != '0),
+    .we_i   (upd_we && !same_wqe),
     .waddr_i({new_own.blk, upd_wqe_q[MsgRowW-1:0]}),
     .wdata_i(row_q),
     .re_i   (ask_i.row_en),
