@@ -56,7 +56,7 @@ module hca_srq
   endfunction
 
   // ---- Heads: written by a pop, else by hca_srq_list -------------------------------------------------
-  logic            pop_q, pop_ok_q, row_we, put_valid, put_ready, bypass_q;
+  logic            pop_q, pop_ok_q, last, row_we, put_valid, put_ready, bypass_q;
   wqe_idx_t        popped_q;
   logic [SrqW-1:0] look_srqn_q, pop_srqn_q, row_srqn, put_srqn, list_srqn;
   row_t            row, row_new, put, rdata, bypassed_q, list_row;
@@ -73,6 +73,14 @@ module hca_srq
   assign row         = bypass_q ? bypassed_q : rdata;
   assign head_o      = '{ok: row.ok, slot: row.slot, xrc: xrc};
   assign popped_next = row.popped + 1'b1;
+  hca_next #(
+    .Width(WqeIndexBits)
+  ) u_last (
+    .a_i   (row.popped),
+    .b_i   (arrived),
+    .next_o(last)
+  );
+
   assign init        = srqc_wr_valid_i && srqc_wr_ready_o && !srqc_wr_i.keep;
   assign init_srqn   = srqc_wr_srqn_i;
 
@@ -93,7 +101,7 @@ module hca_srq
     if (pop_i) begin
       pop_srqn_q <= look_srqn_q;
       popped_q   <= popped_next;
-      pop_ok_q   <= popped_next != arrived;
+      pop_ok_q   <= !last;
     end
     bypass_q   <= look_i && row_we && row_srqn == look_srqn_i;
     if (look_i && row_we) bypassed_q <= row_new;
@@ -119,11 +127,11 @@ module hca_srq
 
   // What hca_srq_list should look at, after the head is written.
   logic     hint_q;
-  wqe_idx_t past_watch;  // negative: the limit is not reached
-  assign past_watch = popped_next - watch.at - 1'b1;
+  wqe_idx_t past_watch;  // of the next one, less one; negative: the limit is not reached
+  assign past_watch = row.popped - watch.at;
 
   always_ff @(posedge clk_i) begin
-    hint_q <= pop_i && !rst_i && (popped_next[2:0] == '0 || popped_next == arrived
+    hint_q <= pop_i && !rst_i && (row.popped[2:0] == '1 || last
                                   || (watch.armed && !past_watch[WqeIndexBits-1]));
   end
 

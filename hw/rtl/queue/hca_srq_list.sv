@@ -94,8 +94,8 @@ module hca_srq_list
   logic   idle, init_any, arrive, look, look_again, second_q, act, put;
 
   // ---- Queues to look at: a walk around them ---------------------------------------------------------
-  logic [NumSrqs-1:0] todo_q, todo_d, above_q, pick_q, ahead;
-  logic [SrqW-1:0]    pick, srqn_q;
+  logic [NumSrqs-1:0] todo_q, todo_d, above_q, first_q, pick_q, ahead;
+  logic [SrqW-1:0]    first, pick_srqn_q, srqn_q;
   logic               again;
 
   assign ahead = todo_q & above_q;
@@ -103,8 +103,8 @@ module hca_srq_list
   hca_onehot_index #(
     .N(NumSrqs)
   ) u_pick (
-    .onehot_i(pick_q),
-    .idx_o   (pick)
+    .onehot_i(first_q),
+    .idx_o   (first)
   );
 
   always_comb begin
@@ -117,13 +117,17 @@ module hca_srq_list
   end
 
   always_ff @(posedge clk_i) begin
-    pick_q <= (ahead != '0) ? ahead & (~ahead + 1'b1) : todo_q & (~todo_q + 1'b1);
+    // And its number, which tables are read with. What is old by then is in todo_q no more.
+    pick_q      <= first_q;
+    pick_srqn_q <= first;
+    first_q     <= (ahead != '0) ? ahead & (~ahead + 1'b1) : todo_q & (~todo_q + 1'b1);
     if (look) begin
-      srqn_q  <= pick;
+      srqn_q  <= pick_srqn_q;
       above_q <= ~(pick_q | (pick_q - 1'b1));
     end
     if (rst_i) begin
       todo_q  <= '0;
+      first_q <= '0;
       pick_q  <= '0;
       above_q <= '0;
     end else begin
@@ -147,7 +151,7 @@ module hca_srq_list
   logic [1:0] settle_q;
   assign look_again = state_q == StSettle && settle_q == '0;
   assign re_o       = look || look_again;
-  assign srqn_o     = look ? pick : srqn_q;
+  assign srqn_o     = (state_q == StSettle) ? srqn_q : pick_srqn_q;   // where nobody looks it does not matter
 
   always_ff @(posedge clk_i) begin
     settle_q <= (state_q != StSettle) ? 2'd2 : settle_q - 2'd1;
