@@ -45,13 +45,27 @@ module hca_sq_next #(
   end
 
   // ---- One of them ----------------------------------------------------------------------------------
-  logic [Queues-1:0] negated, grant;
-  logic [QueueW-1:0] idx;
-  logic              offer;  // one that takes a slot; it will be popped
+  localparam int unsigned Size   = 8;
+  localparam int unsigned Groups = (Queues + Size - 1) / Size;
 
-  assign negated = ~from_q + 1'b1;    // the same up to the lowest set bit, the opposite above it
-  assign grant   = from_q & negated;  // lowest set bit
-  assign offer   = !valid_o && seen_q && !sort_valid_i && free_i && from_q != '0 && (from_q & emptied_q) == '0;
+  logic [Groups-1:0][Size-1:0] from, below;   // there is one below
+  logic [Groups-1:0] some;
+  logic [Queues-1:0] grant, above;
+  logic [QueueW-1:0] idx;
+  logic              may, offer;  // one that takes a slot, if there is one; it will be popped
+
+  // Groups below, and the own one's bits below, side by side: a chain over all is longer.
+  assign from = (Groups*Size)'(from_q);
+  for (genvar g = 0; g < int'(Groups); g++) begin : gen_group
+    assign some[g] = from[g] != '0;
+    for (genvar i = 0; i < int'(Size); i++) begin : gen_bit
+      assign below[g][i] = (some & ~({Groups{1'b1}} << g)) != '0 || (from[g] & ~({Size{1'b1}} << i)) != '0;
+    end
+  end
+  assign above   = Queues'(below);
+  assign grant   = from_q & ~above;
+  assign may     = !valid_o && seen_q && !sort_valid_i && free_i && (from_q & emptied_q) == '0;
+  assign offer   = may && from_q != '0;
 
   hca_onehot_index #(.N(Queues)) u_idx (.onehot_i(grant), .idx_o(idx));
 
@@ -63,8 +77,8 @@ module hca_sq_next #(
     end else begin
       if (!valid_o) valid_o <= offer || (seen_q && sort_valid_i);
       else if (pop_i) valid_o <= 1'b0;
-      heir_q <= (heir_q & ~(offer ? grant : '0)) | hand_i;
-      if (offer) round_q <= (from_q | negated) & ~grant;
+      heir_q <= (heir_q & ~(may ? grant : '0)) | hand_i;
+      if (offer) round_q <= above;
     end
     if (!valid_o) begin
       sort_o  <= sort_valid_i;

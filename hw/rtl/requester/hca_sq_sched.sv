@@ -121,7 +121,7 @@ module hca_sq_sched
 
   logic [6:0]       req, grant;
   logic [2:0]       grant_idx;
-  logic             take;
+  logic             take, qpc_may_q;
   logic [SlotW-1:0] free_slot, bind_slot_q;
   logic              free_valid, free_room, wants, push_q, pop, sort, waits, next_valid, next_sort;
   logic              bind_valid_q, bind_sort_q;
@@ -142,11 +142,14 @@ module hca_sq_sched
   assign req[EvAck]  = ack_upd_valid_i;
   assign req[EvBind] = bind_valid_q;
   assign req[EvDb]   = sq_db_valid_i;
-  assign req[EvQpc]  = qpc_wr_valid_i && paused_i;
+  assign req[EvQpc]  = qpc_may_q;
   assign req[EvPlaced] = rd_placed_valid_i;
   assign req[EvDue]    = due_valid_i;
   assign take        = !scrub_q && (req != '0);
   assign pause_o     = qpc_wr_valid_i;
+
+  // No turn begins before the write is through.
+  always_ff @(posedge clk_i) qpc_may_q <= !rst_i && qpc_wr_valid_i && paused_i && !qpc_wr_ready_o;
 
   assign rel_ready_o     = take && grant[EvRel];
   assign ack_upd_ready_o = take && grant[EvAck];
