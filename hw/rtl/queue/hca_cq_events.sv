@@ -1,8 +1,8 @@
 // Completion queues that owe an event. A new one is offered some cycles after it was added; one whose event queue was
 // full waits here (park), and is offered again whenever an event queue has been read, once each time. Members are in
 // the order of a walk, not in that of their adding. Nobody who adds waits longer than four cycles. The one that is
-// offered is in a register, and no member any more; new ones and parked ones take turns with it while it is empty,
-// whether they have somebody or not.
+// offered is in a register, and no member any more; new ones and parked ones take turns with it while it is empty and
+// somebody waits.
 module hca_cq_events
   import hca_pkg::*;
 (
@@ -69,7 +69,8 @@ module hca_cq_events
       if (room_i) tries_q <= parked;
       else if (!valid_o && again && parked_valid) tries_q <= tries_q - 1'b1;
       valid_o <= load || (valid_o && !ready_i);
-      if (!valid_o) parked_turn_q <= !parked_turn_q;
+      // At rest it stands: a card in which something runs in vain does not sleep.
+      if (!valid_o && (new_valid || (parked_valid && tries_q != '0))) parked_turn_q <= !parked_turn_q;
     end
     if (add_ready_o) add_cqn_q <= add_cqn_i;
     if (!valid_o) cqn_o <= parked_turn_q ? parked_cqn : new_cqn;

@@ -108,10 +108,10 @@ module hca_cq_timers
       stays_q  <= stays;
       some_q   <= some_d;
     end
-    // Looked at in the next cycle alone, if set_on_q and stays_q say that there is something.
-    set_at_q  <= now_i + 64'(cycles_i);
-    stay_at_q <= now_i + 64'(row.at - now_i[TimeW-1:0]);
-    first_q   <= first_d;
+    // Looked at in the next cycle alone. At rest they stand: a card in which the time runs on does not sleep.
+    if (set_on_i) set_at_q <= now_i + 64'(cycles_i);
+    if (read_q) stay_at_q <= now_i + 64'(row.at - now_i[TimeW-1:0]);
+    first_q <= first_d;
   end
 
   assign active_o  = some_q;
