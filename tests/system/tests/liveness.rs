@@ -22,6 +22,38 @@ use hca_verbs::{
 /// Design 9.9: cycles that a register write may wait for those before it.
 const WRITE_CYCLES: u64 = 8;
 
+/// What has begun is over by then: acknowledges, timers, what firmware does after commands.
+const SETTLE_CYCLES: u64 = 200_000;
+const REST_CYCLES: u64 = 1_000_000;
+
+/// A card with nothing to do is not evaluated: nothing in it turns then, or takes the time down (decision 0018). Whoever
+/// waits for a timer would wait for the simulator.
+#[test]
+fn a_card_at_rest_sleeps() {
+    for kind in BOTH_LINKS {
+        let options = path(Mtu::Bytes1024);
+        let mut pair = Pair::new(
+            &RigConfig::new(1, kind),
+            &options,
+            64 << 10,
+            [LOCAL_AND_REMOTE; 2],
+        );
+        pair.check_traffic("before the rest");
+        pair.rig.run(SETTLE_CYCLES);
+        let evaluated = |rig: &Rig| {
+            rig.cards
+                .map(|card| rig.sim.fabric().card(card).counters().evaluated_cycles)
+        };
+        let before = evaluated(&pair.rig);
+        pair.rig.run(REST_CYCLES);
+        let after = evaluated(&pair.rig);
+        assert_eq!(
+            after, before,
+            "{kind:?}: cycles evaluated of {REST_CYCLES} at rest"
+        );
+    }
+}
+
 /// Every doorbell of a function that is at rest, and a register of one that nobody uses: writes that change nothing.
 struct Doorbells {
     dev: Dev,
