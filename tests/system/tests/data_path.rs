@@ -128,7 +128,14 @@ impl Cards for Sockets {
         let path = self.0.join(format!("card{number}.0"));
         let device = VfioUserDevice::connect(&path).map_err(|_| Errno(libc::ENODEV))?;
         let device: DevPtr = Arc::new(device);
-        let context = Context::open_with(device, &OpenOptions::default())?;
+        // A card of the simulator on a busy machine takes as long as it takes.
+        let patience_ns = PATIENCE.as_nanos() as u64;
+        let options = OpenOptions {
+            ready_timeout_ns: patience_ns,
+            command_timeout_ns: patience_ns,
+            ..OpenOptions::default()
+        };
+        let context = Context::open_with(device, &options)?;
         if number == 0 {
             let _ = CARD0.set(context.clone());
         }
@@ -158,8 +165,9 @@ impl End {
             let mr = ibv_reg_mr(pd, memory.as_mut_ptr().cast(), memory.len(), 7);
             let channel = ibv_create_comp_channel(context);
             let cq = ibv_create_cq(context, 100, null_mut(), channel, 0);
+            assert!(!mr.is_null() && !cq.is_null(), "memory or CQ: errno {}", errno());
             let qp = ibv_create_qp(pd, &mut init_attr(cq));
-            assert!(!mr.is_null() && !qp.is_null(), "errno {}", errno());
+            assert!(!qp.is_null(), "QP: errno {}", errno());
             let mut gid = ibv_gid::default();
             assert_eq!(ibv_query_gid(context, 1, 1, &mut gid), 0);
             Self {
