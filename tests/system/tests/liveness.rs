@@ -26,8 +26,8 @@ const WRITE_CYCLES: u64 = 8;
 const SETTLE_CYCLES: u64 = 200_000;
 const REST_CYCLES: u64 = 1_000_000;
 
-/// A card with nothing to do is not evaluated: nothing in it turns then, or takes the time down (decision 0018). Whoever
-/// waits for a timer would wait for the simulator.
+/// A card with nothing to do is not evaluated: nothing in it turns then, or takes the time down (decision 0018).
+/// Whoever waits for a timer would wait for the simulator.
 #[test]
 fn a_card_at_rest_sleeps() {
     for kind in BOTH_LINKS {
