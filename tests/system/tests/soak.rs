@@ -44,7 +44,7 @@ fn fixed_seeds_76_to_100() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "minutes: part of make soak"]
 fn soak_fixed_seeds_101_to_200() {
     soak(101..=200);
 }
