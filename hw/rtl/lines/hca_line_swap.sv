@@ -135,7 +135,7 @@ module hca_line_swap
     qpc.restores   = qpc.has_record;
     qpc.asks_again = 1'b0;
     qpc.is_shut    = 1'b0;
-    qpc_o          = '{swap: 1'b1, init_sq: 1'b1, init_rq: 1'b1, qpn: want_q.qpn[QpW-1:0], qpc: qpc};
+    qpc_o          = '{sweep: 1'b0, swap: 1'b1, init_sq: 1'b1, init_rq: 1'b1, qpn: want_q.qpn[QpW-1:0], qpc: qpc};
     qpc_valid_o    = (state_q == SwSpread) ? pend_q : '0;
     if ((pend_q & ~(Sinks'(1) << Door)) != '0) qpc_valid_o[Door] = 1'b0;
     qpc_valid_o[RxCtrl] = state_q == SwOffer;

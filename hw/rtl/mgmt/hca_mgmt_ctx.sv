@@ -61,16 +61,17 @@ module hca_mgmt_ctx
     input  logic                   dm_wr_ready_i,
     output dm_page_t               dm_wr_o
 );
-  localparam int unsigned MaxRowW = (QpW > CqW) ? QpW : CqW;  // no table that is swept has more rows
+  localparam int unsigned LinkRowsAll = NumPorts * LinkPortRows;
+  localparam int unsigned SweepW = $clog2((NumQps > LinkRowsAll) ? NumQps : LinkRowsAll);  // no swept table has more
 
   logic [63:0][31:0] words_q;
   logic [KeyW-1:0]   index_q;   // no index is longer
-  logic              init_sq_q, init_rq_q;
+  logic              init_sq_q, init_rq_q, swept_q;
   logic              known, link_row;
   // Sweep after reset.
   logic              sweep_q;
   ctx_table_e        sweep_table_q;
-  logic [MaxRowW:0]  sweep_row_q;
+  logic [SweepW-1:0] sweep_row_q, sweep_end;  // sweep_end: the last row
   logic              go, sweep_last;
   ctx_table_e        tbl;
   logic [31:0]       index;
@@ -100,8 +101,8 @@ module hca_mgmt_ctx
   assign go      = (sweep_q || go_i) && !waiting;
   assign tbl   = sweep_q ? sweep_table_q : table_i;
   assign index   = sweep_q ? 32'(sweep_row_q) : index_i;
-  assign sweep_last = (&sweep_row_q[MaxRowW-1:0]);
-  assign link_row   = (index < NumPorts * LinkPortRows) && (32'(index[7:0]) < LinkRows);
+  assign sweep_last = sweep_row_q == sweep_end;
+  assign link_row   = (index < LinkRowsAll) && (32'(index[7:0]) < LinkRows);
 
   always_comb begin
     unique case (tbl)
@@ -120,6 +121,18 @@ module hca_mgmt_ctx
       CtxTableRecord: known = index[31:24] == '0;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
+    endcase
+  end
+
+  always_comb begin
+    unique case (sweep_table_q)
+      CtxTableQpc:   sweep_end = SweepW'(NumQps - 1);
+      CtxTableCqc:   sweep_end = SweepW'(NumCqs - 1);
+      CtxTableEqc:   sweep_end = SweepW'(NumEqs - 1);
+      CtxTableSrqc:  sweep_end = SweepW'(NumSrqs - 1);
+      CtxTableGroup: sweep_end = SweepW'(GroupRows - 1);
+      CtxTableRule:  sweep_end = SweepW'(Rules - 1);
+      default:       sweep_end = SweepW'(LinkRowsAll - 1);
     endcase
   end
 
@@ -151,6 +164,7 @@ module hca_mgmt_ctx
     if (go) begin
       row_q     <= sweep_q ? '0 : words_q;
       index_q   <= index[KeyW-1:0];
+      swept_q   <= sweep_q;
       init_sq_q <= sweep_q || init_sq_i;
       init_rq_q <= sweep_q || init_rq_i;
     end
@@ -196,6 +210,7 @@ module hca_mgmt_ctx
   assign qpc_wr_valid_o   = qpc_pend_q;
   assign record_valid_o   = rec_pend_q;
   assign record_o         = '{whole: init_sq_q, index: index_q[23:0], qpc: row_q[$bits(qpc_t)/32-1:0]};
+  assign qpc_wr_o.sweep   = swept_q;
   assign qpc_wr_o.swap    = 1'b0;
   assign qpc_wr_o.init_sq = init_sq_q;
   assign qpc_wr_o.init_rq = init_rq_q;

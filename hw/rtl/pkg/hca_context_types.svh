@@ -15,8 +15,10 @@
   // QP context write bus, from rtl/mgmt or rtl/lines to every block that keeps a piece of the context.
   // init_sq / init_rq: also reset the block's dynamic state of that queue from sq_psn / rq_psn and zero
   // indices. A block may take its time (ready), but afterwards must act on the new context. swap: only if the QP that
-  // has the row has nothing to do; hca_rx_ctrl is asked first, and may refuse.
+  // has the row has nothing to do; hca_rx_ctrl is asked first, and may refuse. sweep: the first one of this row behind
+  // reset, which nothing can be under way of.
   typedef struct packed {
+    logic           sweep;
     logic           swap;
     logic           init_sq;
     logic           init_rq;

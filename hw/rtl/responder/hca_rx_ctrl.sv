@@ -206,14 +206,14 @@ module hca_rx_ctrl
   omt_ask_t        ask;
   logic [MsgBlkW-1:0] blk;
 
-  // From the second cycle on: what is cleared hangs on what the context was.
+  // From the second cycle on: what is cleared hangs on what the context was. Behind reset it was nothing.
   assign at_qpc    = state_q == StRead && job_q == JobQpc;
-  assign qpc_look  = at_qpc && looked_q && !look_q && !refuses;
+  assign qpc_look  = at_qpc && (looked_q || qpc_wr_i.sweep) && !look_q && !refuses;
   assign refuses   = qpc_wr_i.swap && !quiet_o;
   assign quiet_o   = is_quiet(kept_ctx, kept_st, kept_sq_pi, kept_rd_popped);
   assign look_done_o = at_qpc && looked_q && look_q;
   assign goes_on   = qpc_look && kept_ctx.is_sqe && qpc_wr_i.qpc.state == QpsRts && !qpc_wr_i.init_sq;
-  assign clear     = qpc_look && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset) || goes_on;
+  assign clear     = qpc_look && !qpc_wr_i.sweep && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset) || goes_on;
   assign qpc_apply = qpc_look && !pop_busy && (!clear || clear_done);
   assign ctx_new   = rx_ctx(qpc_wr_i.qpc);
   // A receive queue may be filled in INIT, before init_rq brings the first PSN (QPS-7): keep those doorbells.
