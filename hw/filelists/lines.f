@@ -4,3 +4,4 @@ hw/rtl/lines/hca_line_slots.sv
 hw/rtl/lines/hca_line_store.sv
 hw/rtl/lines/hca_line_swap.sv
 hw/rtl/lines/hca_lines.sv
+hw/rtl/lines/hca_rx_park.sv

@@ -21,5 +21,7 @@ hw/rtl/wire/hca_rule_counts.sv
 hw/rtl/wire/hca_frame_sums.sv
 hw/rtl/wire/hca_tx_csum.sv
 hw/rtl/wire/hca_rx_room.sv
+hw/rtl/wire/hca_rx_home.sv
+hw/rtl/wire/hca_park_ring.sv
 hw/rtl/wire/hca_rx_buf.sv
 hw/rtl/wire/hca_rx_wire.sv

@@ -1,5 +1,6 @@
-// QPs that want their lines, in the order in which they came: doorbells, packets that were dropped, and what firmware
-// wants. A packet that finds no room is not known of, nor is one of the QP of the packet before, which waits still.
+// QPs that want their lines, in the order in which they came: doorbells, packets that wait or were dropped, and what
+// firmware wants. A dropped packet that finds no room is not known of, nor is one of the QP of the packet before, which
+// waits still.
 // Doorbells wait for nothing here: without room hca_doorbell takes another way. Who cannot have its line yet comes
 // again from queues of its own: one of those every 4 cycles, and of those for whom a line's holder is to leave, where
 // hca_rx_ctrl is asked, every 16.
@@ -19,6 +20,9 @@ module hca_line_queue
   input  line_want_t        db_i,
   input  logic              pkt_valid_i,    // strobe
   input  line_want_t        pkt_i,
+  input  logic              park_valid_i,   // packets that wait: each one
+  output logic              park_ready_o,
+  input  line_want_t        park_i,
   input  logic              fw_valid_i,     // strobe, only with fw_room_o
   output logic              fw_room_o,
   input  line_want_t        fw_i,
@@ -46,9 +50,10 @@ module hca_line_queue
   logic [$clog2(Depth):0] fresh_count, fresh_less, ahead_q;
 
   assign fw_room_o  = !fw_q;
-  assign in_valid   = fw_q || pkt_q || db_valid_i;
-  assign in         = fw_q ? fw_want_q : pkt_q ? pkt_want_q : db_i;
-  assign db_ready_o = in_ready && !fw_q && !pkt_q;
+  assign in_valid   = fw_q || pkt_q || park_valid_i || db_valid_i;
+  assign in         = fw_q ? fw_want_q : pkt_q ? pkt_want_q : park_valid_i ? park_i : db_i;
+  assign park_ready_o = in_ready && !fw_q && !pkt_q;
+  assign db_ready_o   = park_ready_o && !park_valid_i;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin

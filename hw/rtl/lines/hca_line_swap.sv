@@ -119,7 +119,7 @@ module hca_line_swap
 
   always_ff @(posedge clk_i) begin
     if (rst_i) fin_valid_o <= 1'b0;
-    else if (leaves) fin_valid_o <= later || (state_q == SwDone && want_q.kind != MissFill);
+    else if (leaves) fin_valid_o <= later || (state_q == SwDone && want_q.kind != MissFill) || is_parked(want_q);
     else if (fin_ready_i) fin_valid_o <= 1'b0;
     if (leaves) fin_o <= '{later: later, want: want_q};
     if (rst_i) filled_valid_o <= 1'b0;

@@ -31,6 +31,12 @@ module hca_lines
   input  line_want_t       db_i,
   input  logic             pkt_valid_i,    // strobe
   input  logic [23:0]      pkt_qpn_i,
+  input  logic             park_valid_i,   // packets that wait
+  output logic             park_ready_o,
+  input  park_want_t       park_i,
+  output logic             back_valid_o,   // it is over with this one
+  input  logic             back_ready_i,
+  output logic [ParkW-1:0] back_slot_o,
   // Doorbells again, and doors.
   output logic             again_valid_o,
   input  logic             again_ready_i,
@@ -115,6 +121,7 @@ module hca_lines
   hca_line_queue #(.Again(Again), .Drains(Drains)) u_queue (
     .clk_i, .rst_i, .db_valid_i, .db_ready_o, .db_i,
     .pkt_valid_i, .pkt_i('{kind: MissAsk, func: '0, qpn: pkt_qpn_i, pi: '0}),
+    .park_valid_i, .park_ready_o, .park_i(want_of_parked(park_i)),
     .fw_valid_i(cfg_i.want_go), .fw_room_o(room_o), .fw_i(cfg_i.want),
     .again_valid_i(requeue_q), .again_drains_i(later_drains_q), .again_i(want_q),
     .again_count_o(again_count), .drain_count_o(drain_count),
@@ -217,7 +224,7 @@ module hca_lines
       StIdle: begin
         if (over_read) state_d = StIdle;
         else if (fw_spoils) state_d = StFw;
-        else if (fin_take) state_d = fin.later ? StLater : fin.want.kind == MissAsk ? StAsk : StAgain;
+        else if (fin_take) state_d = fin.later ? StLater : is_dropped(fin.want) ? StAsk : StAgain;
         else if (cfg_i.hold) state_d = StIdle;
         else if (shut_valid) state_d = StShut;
         else if (takes) state_d = StRow;
@@ -234,9 +241,10 @@ module hca_lines
         state_d      = StIdle;
         later_drains = 1'b0;
         if (row.busy || (row.drain && (same ? want_q.kind != MissFill : !drains_q))) requeue = 1'b1;
-        else if (same && want_q.kind == MissAsk) state_d = StAsk;
+        else if (same && is_dropped(want_q)) state_d = StAsk;
         else if (same) state_d = (want_q.kind == MissFill) ? StIdle : StAgain;
         else if (!row.who.valid) state_d = StBegin;
+        else if (!row.who.may_rest && is_parked(want_q)) state_d = StAgain;   // it misses once more, and is dropped
         else if (!row.who.may_rest) tells = 1'b1;
         else if (row.drain) state_d = StLook;
         else if (due && drain_room) state_d = StDrain;
@@ -262,7 +270,7 @@ module hca_lines
         {row_new.drain, row_new.since} = {1'b0, since};
         if (!doors_busy) begin
           {row_we, shut.valid, tells} = '1;
-          state_d = StIdle;
+          state_d = is_parked(want_q) ? StAgain : StIdle;
         end
       end
       StBegin: begin
@@ -273,7 +281,7 @@ module hca_lines
         requeue = !row_we;
       end
       StAsk:   if (look_done_i) state_d = StIdle;
-      StAgain: if (again_ready_i) state_d = StIdle;
+      StAgain: if (is_parked(want_q) ? back_ready_i : again_ready_i) state_d = StIdle;
       StLater: {requeue, state_d} = {1'b1, StIdle};
       StShut: if (!doors_busy) begin
         shut_take  = 1'b1;
@@ -298,7 +306,9 @@ module hca_lines
   assign look_valid_o  = state_q inside {StLook, StAsk};
   assign look_asks_o   = state_q == StAsk;
   assign look_line_o   = line_q;
-  assign again_valid_o = state_q == StAgain;
+  assign again_valid_o = state_q == StAgain && !is_parked(want_q);
+  assign back_valid_o  = state_q == StAgain && is_parked(want_q);
+  assign back_slot_o   = want_q.pi[ParkW-1:0];
   assign again_o       = want_q;
 
   // ---- The hand-over ---------------------------------------------------------------------------------------
@@ -332,7 +342,7 @@ module hca_lines
     end
     if (tells) begin
       ev_q <= '{kind: HwEventLineMiss, func: want_q.func, reserved0: '0, id: 32'(want_q.qpn),
-                cause: {11'd0, want_q.kind, 1'b1, want_q.kind == MissSq, want_q.pi}};
+                cause: {11'd0, want_q.kind, 1'b1, want_q.kind == MissSq, is_parked(want_q) ? '0 : want_q.pi}};
     end
   end
   assign ev_valid_o   = ev_valid_q || filled_valid;

@@ -34,6 +34,19 @@
     wqe_idx_t    pi;
   } line_want_t;
 
+  // MissAsk: of a packet that was dropped, or of one that waits. Its slot stands in `pi` then.
+  function automatic logic is_parked(line_want_t want);
+    logic unused;
+    unused = ^want;
+    return want.kind == MissAsk && want.pi[WqeIndexBits-1];
+  endfunction
+
+  function automatic logic is_dropped(line_want_t want);
+    logic unused;
+    unused = ^want;
+    return want.kind == MissAsk && !want.pi[WqeIndexBits-1];
+  endfunction
+
   // A QP that has its line now and hears of it, or (later) looks again.
   typedef struct packed {
     logic       later;

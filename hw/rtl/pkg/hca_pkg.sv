@@ -261,6 +261,8 @@ package hca_pkg;
   localparam int unsigned RxBufW     = $clog2(RxBufBeats);
   localparam int unsigned MaxKept    = 66 * DataBytes;  // longest frame that a link takes, and sniffers get
 
+  `include "hca_park_types.svh"
+
   // Who a packet is for, and who frees it.
   typedef enum logic [2:0] {
     RxdQp        = 3'd0,  // dest_qpn; it frees the buffer
@@ -319,6 +321,8 @@ package hca_pkg;
     logic              csum_ok;        // of a frame: IPv4, with TCP or UDP, and both checksums are right
     logic [RxBufW-1:0] buf_beat;       // first beat of the raw packet in the receive buffer
     logic [6:0]        buf_beats;      // beats it occupies
+    rx_place_t         place;
+    logic              again;          // it has waited for its QP
     logic [4:0]        lead;           // bytes there before the packet: its Ethernet header, where sniffers want it
     logic [6:0]        payload_off;    // byte offset of the payload in the packet
     logic [12:0]       payload_bytes;  // without pad
@@ -378,6 +382,7 @@ package hca_pkg;
     logic              frees;          // this item owns a packet in the receive buffer: free buf_beats at the end
     logic [RxBufW-1:0] buf_beat;
     logic [6:0]        buf_beats;
+    rx_place_t         place;
     logic [4:0]        lead;           // bytes there before the packet
     logic [6:0]        payload_off;
     logic [12:0]       payload_bytes;

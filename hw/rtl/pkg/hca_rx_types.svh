@@ -25,6 +25,7 @@
     frame.rules         = d.rules;
     frame.buf_beat      = d.buf_beat;
     frame.buf_beats     = d.buf_beats;
+    frame.place         = d.place;
     frame.payload_bytes = d.frame_bytes;
     return frame;
   endfunction

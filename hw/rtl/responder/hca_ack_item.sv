@@ -44,6 +44,7 @@ module hca_ack_item
     item_o.rsp.va    = rxd_i.swap_add;
     item_o.buf_beat  = rxd_i.buf_beat;
     item_o.buf_beats = rxd_i.buf_beats;
+    item_o.place     = rxd_i.place;
     item_o.frees     = frees_i;
     if (at_end_i) begin
       item_o.lead          = rxd_i.lead;

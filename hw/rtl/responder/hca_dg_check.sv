@@ -63,6 +63,7 @@ module hca_dg_check
       item_o.frees     = req_i.kind != RxdCopy;
       item_o.buf_beat  = req_i.buf_beat;
       item_o.buf_beats = req_i.buf_beats;
+      item_o.place     = req_i.place;
     end
     if (accept) begin
       item_o.kind          = RxwSend;

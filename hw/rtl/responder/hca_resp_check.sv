@@ -368,6 +368,7 @@ module hca_resp_check
       item_o.frees         = 1'b1;
       item_o.buf_beat      = req_i.buf_beat;
       item_o.buf_beats     = req_i.buf_beats;
+      item_o.place         = req_i.place;
       item_o.lead          = req_i.lead;
       item_o.payload_off   = req_i.payload_off;
       item_o.payload_bytes = req_i.payload_bytes;

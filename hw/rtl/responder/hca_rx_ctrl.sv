@@ -28,7 +28,7 @@ module hca_rx_ctrl
   input  logic [QpW-1:0]             look_line_i,
   input  line_shut_t                 shut_i,
   input  logic                       lines_on_i,   // who misses goes to hca_lines:
-  output logic                       miss_valid_o, // strobe
+  output logic                       miss_valid_o, park_o, // strobes: of rxd_i; it waits for its QP
   input  logic                       sq_db_valid_i,
   output logic                       sq_db_ready_o,
   input  qp_db_t                     sq_db_i,
@@ -267,9 +267,8 @@ module hca_rx_ctrl
 
   // ---- Packets: is it for a live QP of this port and partition, and from its peer, or with its Q_Key? --------
   rx_verdict_t verdict;
-  logic        pkt_ok, is_answer, pkt_read;
+  logic        pkt_ok, is_answer, pkt_read, parked_q;
   logic [4:0]  pkey_index;   // of the packet before
-
   hca_rx_filter u_filter (
     .clk_i,
     .pkey_tbl_i,
@@ -280,7 +279,8 @@ module hca_rx_ctrl
     .verdict_o   (verdict), .pkey_index_o(pkey_index)
   );
 
-  assign miss_valid_o = pkt_read && verdict.miss && lines_on_i && !is_answer;
+  assign {miss_valid_o, park_o} = {2{pkt_read && verdict.miss && lines_on_i && !is_answer}} &
+                                  ((rxd_i.place.parks && !rxd_i.again) ? 2'b01 : 2'b10);
   assign pkt_ok    = verdict.accept;
   assign is_answer = ctx.is_rc && rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
@@ -294,7 +294,7 @@ module hca_rx_ctrl
                        rewind: ack_upd_valid && ack_upd.rewind, marked: pkt_read && verdict.marked,
                        cnp: pkt_read && verdict.cnp, qp1_drop: dg_full && ctx.is_gsi,
                        stray: (pkt_read && verdict.stray) || dg_wrong, dry: dg_full && !ctx.is_gsi};
-  always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
+  always_ff @(posedge clk_i) if (pkt_read) {drop_q, parked_q, pkt_q} <= {!pkt_ok, park_o, rxd_i};
 
   // ---- Credits ---------------------------------------------------------------------------------------
   logic [4:0] credits, less;
@@ -469,7 +469,7 @@ module hca_rx_ctrl
   assign asks      = (qpc_apply && qpc_wr_i.qpc.asks_again)
                      || (look_done_o && look_asks_i && kept_ctx.rx_ok && !kept_st.dead
                          && !kept_st.resp.nak_sent);
-  assign item_push = state_q == StResp || leaves || asks || (state_q == StTell && credits != '0)
+  assign item_push = (state_q == StResp && !parked_q) || leaves || asks || (state_q == StTell && credits != '0)
                      || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);
   assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : (state_q == StMsg && is_inv) ? inv_item

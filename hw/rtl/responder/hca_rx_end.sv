@@ -29,7 +29,8 @@ module hca_rx_end
   input  logic           rd_placed_ready_i,
   output logic [QpW-1:0] rd_placed_o,
   output logic       buf_free_o,
-  output logic [6:0] buf_free_beats_o
+  output logic [6:0] buf_free_beats_o,
+  output rx_place_t  buf_free_place_o
 );
 
   logic [11:0] wrote_q;
@@ -116,6 +117,7 @@ module hca_rx_end
   assign result_ready_o   = waits && done_valid_i && done_ready_o;
   assign buf_free_o       = done_valid_i && done_ready_o && done_i.fin.frees;
   assign buf_free_beats_o = done_i.fin.buf_beats;
+  assign buf_free_place_o = done_i.fin.place;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin

@@ -24,10 +24,11 @@ module hca_rx_exec
   output logic              chunk_ready_o,
   input  chunk_t            chunk_i,
   output logic              buf_re_o,
-  output logic [RxBufW-1:0] buf_raddr_o,
+  output logic [RxBufW:0]   buf_raddr_o,
   input  beat_t             buf_rdata_i,
   output logic              buf_free_o,
   output logic [6:0]        buf_free_beats_o,
+  output rx_place_t         buf_free_place_o,
   output logic              wr_valid_o,
   input  logic              wr_ready_i,
   output dma_wr_t           wr_o,
@@ -249,7 +250,8 @@ module hca_rx_exec
     .rd_placed_ready_i,
     .rd_placed_o,
     .buf_free_o,
-    .buf_free_beats_o
+    .buf_free_beats_o,
+    .buf_free_place_o
   );
 
   assign ev_end_valid_o = done_valid && done_ready;

@@ -22,7 +22,7 @@ module hca_rx_mover
   output logic              chunk_ready_o,
   input  chunk_t            chunk_i,
   output logic              buf_re_o,
-  output logic [RxBufW-1:0] buf_raddr_o,
+  output logic [RxBufW:0]   buf_raddr_o,
   input  beat_t             buf_rdata_i,   // next cycle, held
   output logic              beat_valid_o,
   input  logic              beat_ready_i,
@@ -220,7 +220,7 @@ module hca_rx_mover
   assign meta_ready_o  = finish;
 
   assign buf_re_o    = step && 8'(k_q) < src_beats && !by_value;
-  assign buf_raddr_o = meta_i.buf_beat + RxBufW'(src[13:6]) + RxBufW'(k_q);
+  assign buf_raddr_o = {meta_i.fin.place.parks, RxBufW'(meta_i.buf_beat + RxBufW'(src[13:6]) + RxBufW'(k_q))};
 
   assign err_now    = chunk_bad ? ExKey : err_q;
   assign xl_err_now = chunk_bad ? chunk_err : xl_err_q;

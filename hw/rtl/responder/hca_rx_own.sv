@@ -36,6 +36,7 @@ module hca_rx_own
       item_o.frees     = pkt_i.kind != RxdCopy;
       item_o.buf_beat  = pkt_i.buf_beat;
       item_o.buf_beats = pkt_i.buf_beats;
+      item_o.place     = pkt_i.place;
     end else begin
       item_o.resumes             = !flushed && msg_i.from_exec;
       item_o.shared              = leaves_i;

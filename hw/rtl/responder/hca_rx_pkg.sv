@@ -221,6 +221,7 @@ package hca_rx_pkg;
     logic [QpW-1:0] qpn;
     logic           frees;
     logic [6:0]     buf_beats;
+    rx_place_t      place;
     wqe_idx_t       wqe_index;
     logic           shared, msg_last, silent;
     rsp_job_t       rsp;

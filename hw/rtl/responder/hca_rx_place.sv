@@ -158,6 +158,7 @@ module hca_rx_place
     meta_o.hdr_bytes   = hdr_bytes;
     meta_o.hdr_off     = of_atomic ? '0 : hdr_off;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
+                           place: rxw_i.place,
                            wqe_index: oldest, shared: rxw_i.shared, msg_last: rxw_i.msg_last,
                            silent: rxw_i.silent, rsp: rxw_i.rsp,
                            cqe: rxw_i.cqe, resumes: rxw_i.resumes};

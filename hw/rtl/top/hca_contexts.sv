@@ -43,6 +43,12 @@ module hca_contexts
   input  line_want_t        db_miss_i,
   input  logic              pkt_miss_i,       // strobe
   input  logic [23:0]       pkt_miss_qpn_i,
+  input  logic              park_valid_i,
+  output logic              park_ready_o,
+  input  park_want_t        park_i,
+  output logic              back_valid_o,
+  input  logic              back_ready_i,
+  output logic [ParkW-1:0]  back_slot_o,
   output logic              again_valid_o,
   input  logic              again_ready_i,
   output line_want_t        again_o,
@@ -78,6 +84,7 @@ module hca_contexts
       .clk_i, .rst_i, .now_i, .cfg_i, .held_o, .room_o, .holder_o, .record_valid_i(record_wr_valid_i),
       .record_ready_o(record_wr_ready_o), .record_i(record_wr_i), .db_valid_i(db_miss_valid_i),
       .db_ready_o(db_miss_ready_o), .db_i(db_miss_i), .pkt_valid_i(pkt_miss_i), .pkt_qpn_i(pkt_miss_qpn_i),
+      .park_valid_i, .park_ready_o, .park_i, .back_valid_o, .back_ready_i, .back_slot_o,
       .again_valid_o, .again_ready_i, .again_o, .shut_o, .door_free_i, .soon_o(qpc_soon_o), .look_valid_o, .look_done_i,
       .look_asks_o, .look_line_o, .quiet_i, .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i(record_i),
       .fence_start_o(fence_start), .fence_busy_i(fence_busy), .rd_req_valid_o(req_valid), .rd_req_ready_i(req_ready),
@@ -103,14 +110,15 @@ module hca_contexts
   end else begin : gen_no_lines
     logic unused_in;
     assign unused_in = ^{clk_i, rst_i, now_i, cfg_i, record_wr_valid_i, record_wr_i, ev_ready_i, record_i, quiet_i,
-                         look_done_i, db_miss_valid_i, db_miss_i, pkt_miss_i, pkt_miss_qpn_i, again_ready_i,
+                         look_done_i, db_miss_valid_i, db_miss_i, pkt_miss_i, pkt_miss_qpn_i,
+                         park_valid_i, park_i, back_ready_i, again_ready_i,
                          door_free_i, enter_i, leave_i, rsp_i, wr_ready_i};
     assign {held_o, room_o}         = {cfg_i.hold, 1'b1};
     assign holder_o                 = '0;
     assign record_wr_ready_o        = 1'b1;
     assign {ev_valid_o, ev_o}       = '0;
     assign {look_valid_o, look_asks_o, look_line_o, shut_o, db_miss_ready_o} = '0;
-    assign {again_valid_o, again_o, qpc_soon_o} = '0;
+    assign {again_valid_o, again_o, qpc_soon_o, park_ready_o, back_valid_o, back_slot_o} = '0;
     assign {qpc_valid_o, qpc_o, fw_qpc_ready_o} = {fw_qpc_valid_i, fw_qpc_i, qpc_ready_i};
     assign {req_valid_o, req_o, sq_req_ready_o} = {sq_req_valid_i, sq_req_i, req_ready_i};
     assign {sq_rsp_valid_o, rsp_ready_o}        = {rsp_valid_i, sq_rsp_ready_i};

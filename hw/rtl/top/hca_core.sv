@@ -284,26 +284,21 @@ module hca_core
   port_cfg_t [NumPorts-1:0]  port_cfg;
   logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl;
   logic [15:0]               resp_done_seq;
-  logic                      sent;
-  txp_t                      sent_txp;
-  logic              rxd_valid, rxd_ready, buf_re, buf_free;
+  logic                      sent; txp_t sent_txp;
+  logic              rxd_valid, rxd_ready, buf_re, buf_free, park, park_valid, park_ready, back_valid, back_ready;
   rxd_t              rxd;
-  logic [RxBufW-1:0] buf_raddr;
+  logic [RxBufW:0]   buf_raddr;
   beat_t             buf_rdata;
-  logic [6:0]        buf_free_beats;
+  logic [6:0]        buf_free_beats; rx_place_t buf_free_place;
+  park_want_t        park_want; logic [ParkW-1:0] back_slot;
   rx_strobes_t       rx_strobes;
   link_wr_t          link_wr;
-  logic [8:0]        link_stat_addr;
-  logic [31:0]       link_stat_data;
-  mad_req_t          mad_req;
-  mad_rsp_t          mad_rsp;
+  logic [8:0]        link_stat_addr; logic [31:0] link_stat_data;
+  mad_req_t          mad_req; mad_rsp_t mad_rsp;
   logic [NumPorts-1:0] link_event;
-  counter_req_t counter_req;
-  logic [31:0] counter_data;
-  logic [NumPorts-1:0] phy_tx_valid;
-  phy_t                phy_tx [NumPorts], phy_rx [NumPorts];
-  lane_ask_t           lane_ask;
-  ring_age_t           lane_age;
+  counter_req_t counter_req; logic [31:0] counter_data;
+  logic [NumPorts-1:0] phy_tx_valid; phy_t phy_tx [NumPorts], phy_rx [NumPorts];
+  lane_ask_t           lane_ask; ring_age_t lane_age;
 
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
@@ -318,6 +313,8 @@ module hca_core
     .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask),
     .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re),
     .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
+    .buf_free_place_i(buf_free_place), .park_i(park), .park_valid_o(park_valid), .park_ready_i(park_ready),
+    .park_o(park_want), .back_valid_i(back_valid), .back_ready_o(back_ready), .back_slot_i(back_slot),
     .phy_tx_valid_o(phy_tx_valid), .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
     .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
     .phy_rx_i(phy_rx), .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr),
@@ -353,7 +350,7 @@ module hca_core
     .held_o(qps_held[1]), .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
     .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
     .record_o(record), .quiet_o(quiet), .look_valid_i(look_valid), .look_done_o(look_done), .look_asks_i(look_asks),
-    .look_line_i(look_line), .shut_i(line_shut), .lines_on_i(lines_cfg.enable), .miss_valid_o(pkt_miss),
+    .look_line_i(look_line), .shut_i(line_shut), .lines_on_i(lines_cfg.enable), .miss_valid_o(pkt_miss), .park_o(park),
     .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
     .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db), .omt_valid_i(omt_valid),
     .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .lane_ask_o(lane_ask), .lane_age_i(lane_age),
@@ -369,7 +366,8 @@ module hca_core
     .sent_qpn_i(sent_txp.qpn), .sent_psn_i(sent_txp.psn), .sent_full_o(sent_full), .unacked_lost_i(unacked_lost),
     .unacked_left_o(unacked_left), .rxd_valid_i(rxd_valid), .rxd_ready_o(rxd_ready), .rxd_i(rxd), .buf_re_o(buf_re),
     .buf_raddr_o(buf_raddr), .buf_rdata_i(buf_rdata), .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
-    .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
+    .buf_free_place_o(buf_free_place), .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]),
+    .list_req_o(rreq[RdList]),
     .list_rsp_valid_i(rrsp_valid[RdList]), .list_rsp_ready_o(rrsp_ready[RdList]), .list_rsp_i(rrsp[RdList]),
     .at_req_valid_o(rreq_valid[RdAtomic]), .at_req_ready_i(rreq_ready[RdAtomic]), .at_req_o(rreq[RdAtomic]),
     .at_rsp_valid_i(rrsp_valid[RdAtomic]), .at_rsp_ready_o(rrsp_ready[RdAtomic]), .at_rsp_i(rrsp[RdAtomic]),
@@ -447,12 +445,14 @@ module hca_core
     .qpc_ready_i(qpc_ready), .qpc_o(qpc_wr), .record_i(record), .quiet_i(quiet), .look_valid_o(look_valid),
     .look_done_i(look_done), .look_asks_o(look_asks), .look_line_o(look_line), .shut_o(line_shut),
     .db_miss_valid_i(db_miss_valid), .db_miss_ready_o(db_miss_ready), .db_miss_i(db_miss), .pkt_miss_i(pkt_miss),
-    .pkt_miss_qpn_i(rxd.dest_qpn), .qpc_soon_o(qpc_soon), .again_valid_o(again_valid), .again_ready_i(again_ready),
-    .again_o(again), .door_free_i(door_free), .enter_i(fence_enter), .leave_i(fence_leave),
-    .sq_req_valid_i(sq_req_valid), .sq_req_ready_o(sq_req_ready), .sq_req_i(sq_req), .sq_rsp_valid_o(sq_rsp_valid),
-    .sq_rsp_ready_i(sq_rsp_ready), .req_valid_o(rreq_valid[RdSq]), .req_ready_i(rreq_ready[RdSq]), .req_o(rreq[RdSq]),
-    .rsp_valid_i(rrsp_valid[RdSq]), .rsp_ready_o(rrsp_ready[RdSq]), .rsp_i(rrsp[RdSq]),
-    .wr_valid_o(wr_valid[WrLines]), .wr_ready_i(wr_ready[WrLines]), .wr_o(wr[WrLines])
+    .pkt_miss_qpn_i(rxd.dest_qpn), .park_valid_i(park_valid), .park_ready_o(park_ready), .park_i(park_want),
+    .back_valid_o(back_valid), .back_ready_i(back_ready), .back_slot_o(back_slot), .qpc_soon_o(qpc_soon),
+    .again_valid_o(again_valid), .again_ready_i(again_ready), .again_o(again), .door_free_i(door_free),
+    .enter_i(fence_enter), .leave_i(fence_leave), .sq_req_valid_i(sq_req_valid), .sq_req_ready_o(sq_req_ready),
+    .sq_req_i(sq_req), .sq_rsp_valid_o(sq_rsp_valid), .sq_rsp_ready_i(sq_rsp_ready), .req_valid_o(rreq_valid[RdSq]),
+    .req_ready_i(rreq_ready[RdSq]), .req_o(rreq[RdSq]), .rsp_valid_i(rrsp_valid[RdSq]),
+    .rsp_ready_o(rrsp_ready[RdSq]), .rsp_i(rrsp[RdSq]), .wr_valid_o(wr_valid[WrLines]), .wr_ready_i(wr_ready[WrLines]),
+    .wr_o(wr[WrLines])
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
@@ -486,8 +486,8 @@ module hca_core
   hca_trace u_trace (
     .qpc_i(qpc_valid[QpcReq] && qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr), .omt_i(omt_valid && omt_ready && omt.first),
     .omt_rec_i(omt), .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent),
-    .sent_txp_i(sent_txp), .rxd_take_i(rxd_valid && rxd_ready && rxd.kind != RxdCopy), .rxd_i(rxd), .end_i(ended),
-    .end_kind_i(end_kind), .end_frees_i(end_frees), .end_ok_i(end_ok), .end_beats_i(end_beats),
+    .sent_txp_i(sent_txp), .rxd_take_i(rxd_valid && rxd_ready && rxd.kind != RxdCopy && !park), .rxd_i(rxd),
+    .end_i(ended), .end_kind_i(end_kind), .end_frees_i(end_frees), .end_ok_i(end_ok), .end_beats_i(end_beats),
     .upd_take_i(upd_valid && upd_ready), .upd_i(upd),
     .wr_take_i(wr_valid[WrAtomic-1:0] & wr_ready[WrAtomic-1:0]), .trace_strobe_o,
     .trace_qpc_qpn_o, .trace_qpc_init_o, .trace_qpc_func_o, .trace_qpc_dest_qpn_o, .trace_qpc_sq_base_o,

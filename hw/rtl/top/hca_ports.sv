@@ -62,10 +62,19 @@ module hca_ports
   input  logic                      rxd_ready_i,
   output rxd_t                      rxd_o,
   input  logic                      buf_re_i,
-  input  logic [RxBufW-1:0]         buf_raddr_i,
+  input  logic [RxBufW:0]           buf_raddr_i,
   output beat_t                     buf_rdata_o,
   input  logic                      buf_free_i,
   input  logic [6:0]                buf_free_beats_i,
+  input  rx_place_t                 buf_free_place_i,
+  // Packets that wait for their QPs (hca_rx_park).
+  input  logic                      park_i,
+  output logic                      park_valid_o,
+  input  logic                      park_ready_i,
+  output park_want_t                park_o,
+  input  logic                      back_valid_i,
+  output logic                      back_ready_o,
+  input  logic [ParkW-1:0]          back_slot_i,
   // Physical streams.
   output logic [NumPorts-1:0]       phy_tx_valid_o,
   input  logic [NumPorts-1:0]       phy_tx_ready_i,
@@ -98,7 +107,8 @@ module hca_ports
   logic                  rx_filling, sniff_lost;
   logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
   rxd_t                  one, spread;
-  logic                  spread_valid, spread_ready;
+  logic                  spread_valid, spread_ready, group_valid, group_ready;
+  rxd_t                  grouped;
   logic [31:0]           rule_word;
   logic                  mad_valid, mad_ready;
   tx_beat_t              mad;
@@ -229,7 +239,7 @@ module hca_ports
       .clk_i(pclk_i[PartCounters]), .rst_i,
       .tx_beat_i(phy_tx_valid_o[p] && phy_tx_ready_i[p] && !phy_tx_o[p].link), .tx_last_i(phy_tx_o[p].last),
       .tx_len_i(phy_tx_o[p].len_bytes), .rx_beat_i(phy_rx_valid_i[p] && !phy_rx_i[p].link),
-      .rx_len_i(phy_rx_i[p].len_bytes), .rx_counts_i(rx_counts[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i),
+      .rx_len_i(phy_rx_i[p].len_bytes), .rx_counts_i(rx_counts[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i && !park_i),
       .rxd_i(rxd_o), .rx_i(rx_strobes_i), .ack_sent_i(ack_sent_q), .ack_syndrome_i(ack_syndrome_q),
       .ack_port_i(sent_port), .cnp_sent_i(cnp_sent), .cnp_port_i(cnp_port),
       .sniff_lost_i(sniff_lost), .sniff_port_i(one.port), .counters_o(counters[p])
@@ -260,7 +270,7 @@ module hca_ports
     .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .rule_busy_o, .mac_valid_i(rx_valid),
     .mac_ready_o(unused_rx_ready), .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid),
     .rxd_ready_i(one_ready), .rxd_o(one), .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i,
-    .filling_o(rx_filling), .mad_o(mad_beat), .counts_o(rx_counts)
+    .buf_free_place_i, .qpc_wr_valid_i, .qpc_wr_i, .filling_o(rx_filling), .mad_o(mad_beat), .counts_o(rx_counts)
   );
 
   hca_mad_rx u_mad_rx (
@@ -311,8 +321,21 @@ module hca_ports
   hca_rx_group u_rx_group (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .wr_valid_i(group_wr_valid_i), .wr_ready_o(group_wr_ready_o),
     .wr_i(group_wr_i), .in_valid_i(spread_valid), .in_ready_o(spread_ready), .in_i(spread),
-    .out_valid_o(rxd_valid_o), .out_ready_i(rxd_ready_i), .out_o(rxd_o)
+    .out_valid_o(group_valid), .out_ready_i(group_ready), .out_o(grouped)
   );
+
+  if (HasContextMemory) begin : gen_park
+    hca_rx_park u_rx_park (
+      .clk_i(pclk_i[PartRxWire]), .rst_i, .in_valid_i(group_valid), .in_ready_o(group_ready), .in_i(grouped),
+      .out_valid_o(rxd_valid_o), .out_ready_i(rxd_ready_i), .out_o(rxd_o), .park_i, .want_valid_o(park_valid_o),
+      .want_ready_i(park_ready_i), .want_o(park_o), .back_valid_i, .back_ready_o, .back_slot_i
+    );
+  end else begin : gen_no_park
+    logic unused_park;
+    assign unused_park = ^{park_i, park_ready_i, back_valid_i, back_slot_i};
+    assign {rxd_valid_o, group_ready, rxd_o} = {group_valid, rxd_ready_i, grouped};
+    assign {park_valid_o, park_o, back_ready_o} = '0;
+  end
 
   logic stat_port_q;
   always_ff @(posedge clk_i) stat_port_q <= stat_addr_i[8];

@@ -27,7 +27,8 @@ module hca_receive
   input  logic [QpW-1:0]            look_line_i,
   input  line_shut_t                shut_i,
   input  logic                      lines_on_i,
-  output logic                      miss_valid_o,    // strobe: of rxd_i
+  output logic                      miss_valid_o,    // strobes: of rxd_i
+  output logic                      park_o,
   input  logic                      qpc_wr_hold_i,   // ... the requester has not
   input  logic                      sq_db_valid_i,
   output logic                      sq_db_ready_o,
@@ -92,10 +93,11 @@ module hca_receive
   output logic                      rxd_ready_o,
   input  rxd_t                      rxd_i,
   output logic                      buf_re_o,
-  output logic [RxBufW-1:0]         buf_raddr_o,
+  output logic [RxBufW:0]           buf_raddr_o,
   input  beat_t                     buf_rdata_i,
   output logic                      buf_free_o,
   output logic [6:0]                buf_free_beats_o,
+  output rx_place_t                 buf_free_place_o,
   // Host memory: lists of WQEs, lists of SRQs, payload, lines of keys and of pages.
   output logic                      list_req_valid_o,
   input  logic                      list_req_ready_i,
@@ -212,8 +214,9 @@ module hca_receive
   hca_rx_ctrl u_rx_ctrl (
     .clk_i(pclk_i[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i,
     .qpc_wr_valid_i(qpc_wr_valid_i[QpcRxCtrl] && (!qpc_wr_hold_i || qpc_wr_i.sweep)),
-    .qpc_wr_ready_o(qpc_wr_ready_o[QpcRxCtrl]), .qpc_wr_i, .record_o, .quiet_o, .look_valid_i, .look_done_o, .look_asks_i, .look_line_i, .shut_i, .lines_on_i,
-    .miss_valid_o, .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
+    .qpc_wr_ready_o(qpc_wr_ready_o[QpcRxCtrl]), .qpc_wr_i, .record_o, .quiet_o, .look_valid_i, .look_done_o,
+    .look_asks_i, .look_line_i, .shut_i, .lines_on_i,
+    .miss_valid_o, .park_o, .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
     .omt_valid_i, .omt_ready_o, .omt_i, .left_i, .lane_ask_o, .lane_age_i, .msg_room_o, .msg_gather_valid_i(told_valid),
     .msg_gather_ready_o(told_ready), .msg_gather_i(told), .msg_requester_valid_i, .msg_requester_ready_o,
     .msg_requester_i, .msg_exec_valid_i(exec_msg_valid), .msg_exec_ready_o(exec_msg_ready), .msg_exec_i(exec_msg),
@@ -233,7 +236,7 @@ module hca_receive
     .clk_i(pclk_i[PartRxExec]), .rst_i, .qpc_wr_valid_i(qpc_wr_valid_i[QpcExec]),
     .qpc_wr_ready_o(qpc_wr_ready_o[QpcExec]), .qpc_wr_i, .rxw_valid_i(rxw_valid), .rxw_ready_o(rxw_ready),
     .rxw_i(rxw), .list_valid_i(list_rsp_valid_i), .list_ready_o(list_rsp_ready_o), .list_i(list_rsp_i), .buf_re_o,
-    .buf_raddr_o, .buf_rdata_i, .buf_free_o, .buf_free_beats_o, .seg_valid_o(ex_seg_valid),
+    .buf_raddr_o, .buf_rdata_i, .buf_free_o, .buf_free_beats_o, .buf_free_place_o, .seg_valid_o(ex_seg_valid),
     .seg_ready_i(ex_seg_ready), .seg_o(ex_seg), .chunk_valid_i(ex_chunk_valid), .chunk_ready_o(ex_chunk_ready),
     .chunk_i(ex_chunk), .at_req_valid_o, .at_req_ready_i, .at_req_o, .at_rsp_valid_i, .at_rsp_ready_o, .at_rsp_i,
     .at_wr_valid_o, .at_wr_ready_i, .at_wr_o, .wr_valid_o, .wr_ready_i, .wr_o, .rsp_valid_o(rsp_valid),

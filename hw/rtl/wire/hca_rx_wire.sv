@@ -13,6 +13,8 @@ module hca_rx_wire
   input  port_cfg_t [NumPorts-1:0] port_cfg_i,
   input  rule_wr_t          rule_wr_i,    // rules for frames
   output logic              rule_busy_o,  // its row holds
+  input  logic              qpc_wr_valid_i, // who has which line
+  input  qpc_wr_t           qpc_wr_i,
   input  logic              mac_valid_i,
   output logic              mac_ready_o,
   input  mac_t              mac_i,
@@ -22,10 +24,11 @@ module hca_rx_wire
   input  logic              rxd_ready_i,
   output rxd_t              rxd_o,
   input  logic              buf_re_i,
-  input  logic [RxBufW-1:0] buf_raddr_i,
+  input  logic [RxBufW:0]   buf_raddr_i,
   output beat_t             buf_rdata_o,
   input  logic              buf_free_i,
   input  logic [6:0]        buf_free_beats_i,
+  input  rx_place_t         buf_free_place_i,
   output logic              filling_o,    // the buffer: no time for sniffers
   output mad_beat_t         mad_o,        // the packets on their way into the buffer, for hca_mad_rx
   output rx_counts_t [NumPorts-1:0] counts_o
@@ -235,6 +238,18 @@ module hca_rx_wire
     .data_o (late_data)
   );
 
+  logic away, unused_qpc;
+  assign unused_qpc = ^{qpc_wr_valid_i, qpc_wr_i};
+
+  if (HasContextMemory) begin : gen_home
+    hca_rx_home u_home (
+      .clk_i, .rst_i, .wr_valid_i(qpc_wr_valid_i), .wr_line_i(qpc_wr_i.qpn), .wr_shared_i(qpc_wr_i.qpc.is_shared),
+      .wr_gen_i(qpc_wr_i.qpc.qpn[23:QpW]), .valid_i(l3_valid), .beat_i(l3_beat), .away_o(away)
+    );
+  end else begin : gen_no_home
+    assign away = 1'b0;
+  end
+
   logic                       good;
   logic [RxBufW:0]            buf_used;
   logic [$clog2(DescDepth):0] buf_descs;
@@ -265,6 +280,7 @@ module hca_rx_wire
     .parse_ok_i(parse_ok),
     .raw_i     (parsed.kind == RxdRaw || lldp),
     .sniffed_i (sniffers != '0),
+    .away_i    (away),
     .rxd_i     (packet),
     .data_i    (late_data),
     .rxd_valid_o,
@@ -275,6 +291,7 @@ module hca_rx_wire
     .buf_rdata_o,
     .buf_free_i,
     .buf_free_beats_i,
+    .buf_free_place_i,
     .used_o    (buf_used),
     .descs_o   (buf_descs),
     .filling_o,
