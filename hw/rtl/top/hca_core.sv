@@ -313,14 +313,14 @@ module hca_core
     .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask),
     .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re),
     .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
-    .buf_free_place_i(buf_free_place), .park_i(park), .park_valid_o(park_valid), .park_ready_i(park_ready),
-    .park_o(park_want), .back_valid_i(back_valid), .back_ready_o(back_ready), .back_slot_i(back_slot),
-    .phy_tx_valid_o(phy_tx_valid), .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
-    .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
-    .phy_rx_i(phy_rx), .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr),
-    .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes), .mad_req_i(mad_req),
-    .mad_rsp_o(mad_rsp), .counter_req_i(counter_req), .counter_data_o(counter_data), .active_o(link_active_o),
-    .wake_at_o(link_wake_at_o)
+    .buf_free_place_i(buf_free_place), .shut_i(line_shut), .park_i(park), .park_valid_o(park_valid),
+    .park_ready_i(park_ready), .park_o(park_want), .back_valid_i(back_valid), .back_ready_o(back_ready),
+    .back_slot_i(back_slot), .phy_tx_valid_o(phy_tx_valid), .phy_tx_o(phy_tx), .phy_rx_i(phy_rx),
+    .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})),
+    .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .link_event_o(link_event),
+    .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr), .stat_data_o(link_stat_data),
+    .rx_strobes_i(rx_strobes), .mad_req_i(mad_req), .mad_rsp_o(mad_rsp), .counter_req_i(counter_req),
+    .counter_data_o(counter_data), .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
   assign mac_tx_valid_o = phy_tx_valid[0];

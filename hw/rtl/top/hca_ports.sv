@@ -19,6 +19,7 @@ module hca_ports
   input  logic                      qpc_wr_valid_i,
   output logic                      qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
+  input  line_shut_t                shut_i,
   input  av_wr_t                    av_wr_i,
   input  gid_wr_t                   gid_wr_i,
   input  rule_wr_t                  rule_wr_i,
@@ -270,7 +271,8 @@ module hca_ports
     .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .rule_busy_o, .mac_valid_i(rx_valid),
     .mac_ready_o(unused_rx_ready), .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid),
     .rxd_ready_i(one_ready), .rxd_o(one), .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i,
-    .buf_free_place_i, .qpc_wr_valid_i, .qpc_wr_i, .filling_o(rx_filling), .mad_o(mad_beat), .counts_o(rx_counts)
+    .buf_free_place_i, .qpc_wr_valid_i, .qpc_wr_i, .shut_i, .filling_o(rx_filling), .mad_o(mad_beat),
+    .counts_o(rx_counts)
   );
 
   hca_mad_rx u_mad_rx (

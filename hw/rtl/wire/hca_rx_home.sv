@@ -1,5 +1,6 @@
-// Is an incoming packet a request for a QP that shares its line and has not got it? Such a packet is stored where it
-// may wait for its QP. Only a guess, made before the packet's first beat is stored: hca_rx_ctrl judges.
+// Is an incoming packet a request for a QP that shares its line and has not got it, or is about to leave it? Such a
+// packet is stored where it may wait for its QP. Only a guess, made before the packet's first beat is stored:
+// hca_rx_ctrl judges.
 //
 // Timing: away_o is of the packet whose beat hca_rx_delay shows, five cycles behind beat_i. Never stalls.
 module hca_rx_home
@@ -13,6 +14,7 @@ module hca_rx_home
   input  logic [QpW-1:0] wr_line_i,
   input  logic           wr_shared_i,
   input  qp_gen_t        wr_gen_i,
+  input  line_shut_t     shut_i,       // beside a context write it is lost
   input  logic           valid_i,
   input  rx_beat_t       beat_i,
   output logic           away_o
@@ -26,7 +28,7 @@ module hca_rx_home
   localparam int unsigned Ipv4Bth = 28, LocalBth = 8, LongBth = 48;   // bytes before the BTH: of IPv6 and a GRH alike
 
   logic [63:0] bth, bth_q;      // its first bytes
-  logic        asks_q, looks_q, is_away_q, held_q, unused_in;
+  logic        asks_q, looks_q, is_away_q, held_q, leaves, unused_in;
   logic [4:0]  first_q;         // bit 0: a packet's first beat came a cycle ago
   logic [1:0]  away_q;
   logic [23:0] qpn;
@@ -52,7 +54,7 @@ module hca_rx_home
                 && !(bth[4:0] inside {[BthRcReadResponseFirst[4:0]:BthRcAtomicAcknowledge[4:0]]});
     end
     if (first_q[0]) {looks_q, gen_q} <= {asks_q, qpn[23:QpW]};
-    if (first_q[1]) is_away_q <= looks_q && row.shared && row.gen != gen_q;
+    if (first_q[1]) is_away_q <= looks_q && row.shared && (leaves || row.gen != gen_q);
     if (first_q[2]) away_q[0] <= is_away_q;
     if (first_q[3]) away_q[1] <= away_q[0];
     if (first_q[4]) held_q <= away_o;
@@ -72,6 +74,19 @@ module hca_rx_home
     .re_i   (first_q[0]),
     .raddr_i(qpn[QpW-1:0]),
     .rdata_o(row)
+  );
+
+  hca_ram_1r1w #(
+    .Width(1),
+    .Depth(NumQps)
+  ) u_leaves (
+    .clk_i,
+    .we_i   (wr_valid_i || shut_i.valid),
+    .waddr_i(wr_valid_i ? wr_line_i : shut_i.line),
+    .wdata_i(!wr_valid_i && (shut_i.drain || shut_i.shut)),
+    .re_i   (first_q[0]),
+    .raddr_i(qpn[QpW-1:0]),
+    .rdata_o(leaves)
   );
 
 endmodule

@@ -15,6 +15,7 @@ module hca_rx_wire
   output logic              rule_busy_o,  // its row holds
   input  logic              qpc_wr_valid_i, // who has which line
   input  qpc_wr_t           qpc_wr_i,
+  input  line_shut_t        shut_i,
   input  logic              mac_valid_i,
   output logic              mac_ready_o,
   input  mac_t              mac_i,
@@ -239,12 +240,12 @@ module hca_rx_wire
   );
 
   logic away, unused_qpc;
-  assign unused_qpc = ^{qpc_wr_valid_i, qpc_wr_i};
+  assign unused_qpc = ^{qpc_wr_valid_i, qpc_wr_i, shut_i};
 
   if (HasContextMemory) begin : gen_home
     hca_rx_home u_home (
       .clk_i, .rst_i, .wr_valid_i(qpc_wr_valid_i), .wr_line_i(qpc_wr_i.qpn), .wr_shared_i(qpc_wr_i.qpc.is_shared),
-      .wr_gen_i(qpc_wr_i.qpc.qpn[23:QpW]), .valid_i(l3_valid), .beat_i(l3_beat), .away_o(away)
+      .wr_gen_i(qpc_wr_i.qpc.qpn[23:QpW]), .shut_i, .valid_i(l3_valid), .beat_i(l3_beat), .away_o(away)
     );
   end else begin : gen_no_home
     assign away = 1'b0;

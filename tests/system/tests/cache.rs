@@ -214,6 +214,27 @@ fn bursts_take_turns() {
     }
 }
 
+/// WRITEs of QPs that have not their lines wait in the receive buffer until they have: nothing is sent again, so that
+/// not even a QP without a retry fails (decision 0084).
+#[test]
+fn cold_packets_wait() {
+    const PAIRS: usize = 14;
+    const ROUNDS: usize = 6;
+    for link in BOTH_LINKS {
+        let mut bench = Bench::new(9, link, 0, FaultSpec::default(), true);
+        bench.retry_cnt = 0;
+        (0..PAIRS).for_each(|_| bench.add_pair());
+        for number in 0..ROUNDS {
+            for pair in 0..PAIRS {
+                let from = bench.rng.below(4 * PAIRS as u32) as usize;
+                bench.write(pair, from, 4 * pair + number % 4);
+            }
+            bench.completions(0, PAIRS);
+            bench.check_memory(1);
+        }
+    }
+}
+
 /// QPs that have something to do at every moment leave their lines to each other: who has one gets no doorbells when
 /// another QP waits, so nobody has to be driven out of it by firmware after 200 us (decision 0082).
 #[test]
