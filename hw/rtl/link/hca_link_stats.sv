@@ -33,9 +33,15 @@ module hca_link_stats
   output logic [31:0]       stat_data_o
 );
 
-  // What leaves is told late in its cycle, behind the arbiter: it is counted in the next one.
-  tx_ev_t tx_ev_q;
-  always_ff @(posedge clk_i) tx_ev_q <= rst_i ? '0 : tx_ev_i;
+  // What leaves is told late in its cycle, behind the arbiter: it is counted in the next one. So is who waits, which is
+  // told behind the credits for the heads of the rings.
+  tx_ev_t      tx_ev_q;
+  logic [15:0] tx_wait_q;
+
+  always_ff @(posedge clk_i) begin
+    tx_ev_q   <= rst_i ? '0 : tx_ev_i;
+    tx_wait_q <= rst_i ? '0 : tx_wait_i;
+  end
 
   // ---- Counters per VL -----------------------------------------------------------------------------
   logic [31:0] tx_packets, tx_blocks, rx_packets, tx_wait, pfc_sent, pfc_received, pfc_paused;
@@ -62,7 +68,7 @@ module hca_link_stats
     .clk_i, .rst_i, .add_i(rx_ev_i.packet), .vl_i(rx_ev_i.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(rx_packets)
   );
 
-  hca_vl_tally u_tx_wait (.clk_i, .rst_i, .step_i(tx_wait_i), .rd_vl_i(rd_vl), .rd_o(tx_wait));
+  hca_vl_tally u_tx_wait (.clk_i, .rst_i, .step_i(tx_wait_q), .rd_vl_i(rd_vl), .rd_o(tx_wait));
 
   // Of priorities.
   hca_vl_tally u_pfc_sent (.clk_i, .rst_i, .step_i(16'(pfc_sent_i)), .rd_vl_i(rd_vl), .rd_o(pfc_sent));
