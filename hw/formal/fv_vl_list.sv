@@ -207,7 +207,8 @@ module fv_vl_list #(
       if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
       if (idle_q == 3'd2) h_idle_2: assert (!u_dut.valid_q || u_dut.has);
       if (idle_q == 3'd3) h_idle_3: assert (u_dut.valid_q && u_dut.has);
-      h_given:  assert (!(full_q && !given_q && u_dut.early_q && u_dut.skip_q[watched_q]));
+      h_given:  assert (!(full_q && !given_q && u_dut.skip_q[watched_q]));
+      h_skip:   assert (u_dut.early_q || u_dut.skip_q == '0);
 
       c_lap:    cover (full_q && laps_q == 9'd2);
       c_jump:   cover (laps_q >= 9'd16);

@@ -118,7 +118,7 @@ module hca_vl_list
   // ---- The next entry whose VL has a packet -----------------------------------------------------------
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
   logic               early_q;                       // weights were given at the beginning of this lap:
-  logic [NumVls-1:0]  skip_q;                        // to these
+  logic [NumVls-1:0]  skip_q;                        // to these, which are none in any other lap
   logic [2**VlW-1:0]  open;                          // may be visited in this lap
   logic [Entries-1:0] ok;
   logic               none, wraps;
@@ -127,7 +127,7 @@ module hca_vl_list
 
   assign back = req_i | wait_i;
 
-  assign open = (2**VlW)'(back & ~(skip_q & {NumVls{early_q}}));
+  assign open = (2**VlW)'(back & ~skip_q);
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_ok
     assign ok[e] = on_q[e] && open[vl_q[e]];
@@ -322,9 +322,10 @@ module hca_vl_list
       valid_q <= 1'b0;
       added_q <= 1'b0;
       early_q <= 1'b0;
+      skip_q  <= '0;
     end else begin
-      if (early) early_q <= 1'b1;
-      else if (lap_o) early_q <= 1'b0;
+      if (early) {early_q, skip_q} <= {1'b1, owes};
+      else if (lap_o) {early_q, skip_q} <= '0;
       if (leave) begin
         start_q <= wraps;
         added_q <= 1'b0;
@@ -336,7 +337,6 @@ module hca_vl_list
       else if (search || leave) valid_q <= !none;
       else if (start_q && !has && !wait_i[cur_vl_q]) valid_q <= 1'b0;
     end
-    if (early) skip_q <= owes;
   end
 
   // An account without a packet to send keeps its debt, never its gain. What it becomes is known before whether it
