@@ -212,7 +212,9 @@ module hca_requester
   end
 
   if (HasCongestion) begin : gen_pace
-    cc_debt_t debt;
+    cc_debt_t       debt;
+    logic           wait_valid, wait_ready, in_line;
+    logic [QpW-1:0] wait_qpn;
 
     hca_cc_pace u_pace (
       .clk_i, .rst_i, .now_i,
@@ -238,14 +240,27 @@ module hca_requester
       .qpn_i      (slot_qpn),
       .debt_i     (debt),
       .bind_i     (bind_slot),
-      .due_valid_o(due_valid),
-      .due_ready_i(due_ready),
-      .due_qpn_o  (due_qpn),
+      .due_valid_o(wait_valid),
+      .due_ready_i(wait_ready),
+      .due_qpn_o  (wait_qpn),
       .lift_i     (lift),
       .lift_slot_i(lift_slot),
       .open_o     (hold_open),
-      .held_o
+      .held_o     (in_line)
     );
+
+    // Whether the scheduler takes one is known late, and one that has waited may wait a cycle more.
+    hca_skid #(.Width(QpW)) u_due (
+      .clk_i, .rst_i,
+      .in_valid_i (wait_valid),
+      .in_ready_o (wait_ready),
+      .in_i       (wait_qpn),
+      .out_valid_o(due_valid),
+      .out_ready_i(due_ready),
+      .out_o      (due_qpn)
+    );
+
+    assign held_o = in_line || due_valid;
   end else begin : gen_no_pace
     logic unused_pace;
     assign unused_pace = ^{now_i, cc_on, cc_rate_i, cc_sent_ready_i, due_ready, lift, lift_slot};
@@ -261,7 +276,7 @@ module hca_requester
 
   hca_sq_gate #(.Slots(Slots)) u_gate (
     .clk_i, .rst_i, .sl_open_i, .rate_open_i,
-    .hold_i    (made_valid_o && made_o.group != '0 && made_o.bytes > 13'(RateSmallBytes)),
+    .hold_i    (made_valid_o && made_o.group != '0 && is_large(txp, path)),
     .hold_group_i(made_o.group),
     .waiting_i (waiting),
     .want_slot_i(want_slot),
