@@ -72,8 +72,8 @@ module hca_lines
 );
 
   localparam int unsigned Slots    = LineSlots;
-  localparam int unsigned Again    = 1024;
-  localparam int unsigned Drains   = 4 * Slots;
+  localparam int unsigned Again    = 512;
+  localparam int unsigned Drains   = 2 * Slots;
   localparam int unsigned Stay     = 16;   // in 256 cycles, like all that is `since`
   localparam int unsigned StayBusy = 200;  // then firmware takes the line from it
 
