@@ -1,6 +1,6 @@
 // Beats of parked packets, a ring of which packets leave in any order: behind the newest one there is room again when
-// the oldest is gone. room_o: for a packet of any length, and for its slot; it may be late by a cycle, and is never too
-// optimistic if take_i comes no sooner than two cycles behind a take_i. A slot is given back once.
+// the oldest is gone. room_o: for a packet of any length, and for its slot. It is late by a cycle, but never too
+// optimistic: the next packet may begin right behind take_i. A slot is given back once.
 module hca_park_ring
   import hca_pkg::*;
 (
@@ -38,7 +38,9 @@ module hca_park_ring
     end else begin
       look_q <= some && gone_q[oldest_q[ParkW-1:0]] && !leaves;
       used_q <= used_q + (take_i ? (ParkBeatW + 1)'(beats_i) : '0) - (leaves ? (ParkBeatW + 1)'(beats) : '0);
-      room_o <= used_q <= (ParkBeatW + 1)'(ParkBeats - LongestBeats) && !slots[ParkW];
+      // One that is taken now counts as the longest one.
+      room_o <= take_i ? used_q <= (ParkBeatW + 1)'(ParkBeats - 2 * LongestBeats) && slots < (ParkW + 1)'(ParkSlots - 1)
+                       : used_q <= (ParkBeatW + 1)'(ParkBeats - LongestBeats) && !slots[ParkW];
       if (take_i) begin
         start_q  <= start_q + ParkBeatW'(beats_i);
         newest_q <= newest_q + 1'b1;
