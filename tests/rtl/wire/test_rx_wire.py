@@ -12,6 +12,8 @@ from wire_ref import AGENT, GSI, KNOWN, MASKED, SMI, beats_of, frame_of, icrc, p
 
 MAD = struct("mad_beat_t")
 MAC, RXD, PORT, COUNTS = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t"), struct("rx_counts_t")
+PLACE, QPC, QPC_WR = struct("rx_place_t"), struct("qpc_t"), struct("qpc_wr_t")
+LINES = 1024
 ME = dict(mac=bytes.fromhex("02c0ffee0203"), lid=0x2340)
 OTHER = dict(mac=bytes.fromhex("02c0ffee0302"), lid=0x1340)   # the second port
 LENGTHS = (0, 1, 2, 3, 4, 17, 60, 63, 64, 65, 127, 128, 255, 1024, 4096)
@@ -33,18 +35,27 @@ class Reader:
         bench = self.bench
         bench.set("buf_re_i", 0)
         bench.set("buf_free_i", 0)
-        if self.current is None and self.queue and bench.rng.random() < self.rate:
-            self.current, self.asked, self.data = self.queue.popleft(), 0, []
+        if self.current is None and bench.rng.random() < self.rate:
+            self.current, self.asked, self.data = self.pick(), 0, []
         if self.current is None:
             return
         beats = self.current["buf_beats"]
         if self.asked < beats:
             bench.set("buf_re_i", 1)
-            bench.set("buf_raddr_i", (self.current["buf_beat"] + self.asked) % 1024)
+            bench.set("buf_raddr_i", self.parks() << 10 | (self.current["buf_beat"] + self.asked) % 1024)
         elif self.asked == beats + 1:
             bench.set("buf_free_i", 1)
             bench.set("buf_free_beats_i", beats)
+            bench.set("buf_free_place_i", self.current["place"])
         self.asked += 1
+
+    def parks(self):
+        """It lies where packets may wait."""
+        return PLACE.unpack(self.current["place"])["parks"]
+
+    def pick(self):
+        """The next one to be read."""
+        return self.queue.popleft() if self.queue else None
 
     def sample(self):
         if self.current is None:
@@ -78,7 +89,17 @@ class Rx:
         await self.bench.start()
         for port, (ib, me) in enumerate(zip(self.ibs, self.ports, strict=True)):
             self.configure(port, ib=ib, active=1, mac=int.from_bytes(me["mac"], "big"), lid=me["lid"], lmc=2)
+        # Nobody shares a line: no packet is stored where it may wait.
+        for line in range(LINES):
+            await self.holds(line, is_shared=0)
         return self
+
+    async def holds(self, qpn, is_shared=1):
+        """A QP has its line."""
+        self.bench.set("qpc_wr_i", QPC_WR.pack(qpn=qpn % LINES, qpc=QPC.pack(qpn=qpn, is_shared=is_shared)))
+        self.bench.set("qpc_wr_valid_i", 1)
+        await self.bench.step()
+        self.bench.set("qpc_wr_valid_i", 0)
 
     def configure(self, port, **fields):
         self.lmc[port] = fields["lmc"]
@@ -112,7 +133,8 @@ class Rx:
         await self.bench.step(30)
         assert (self.counters(0), self.counters(1)) == (self.count, self.other_count)
         assert len(self.reader.done) == len(self.expected)
-        pairs = zip(self.reader.done, self.expected, strict=True)
+        done = sorted(self.reader.done, key=lambda read: read[0].get("number", 0))   # stays in order without numbers
+        pairs = zip(done, self.expected, strict=True)
         for number, ((got, data), (want, payload)) in enumerate(pairs):
             wrong = {name: (got[name], value) for name, value in want.items() if got[name] != value}
             assert not wrong, f"packet {number}, opcode {want['opcode']:#x}: got, want {wrong}"
