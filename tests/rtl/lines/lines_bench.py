@@ -7,11 +7,13 @@ from collections import Counter, deque
 from lines_defs import (ASK, BASE, CFG, DOOR, INDEX_BITS, LINE_BITS, OLD, QPC, QPC_WR, RECORD, RTS, RX_CTRL, SHUT,
                         SINKS, STAY, WANT)
 from lines_memory import MemoryPorts
+from lines_parks import Parks
 from lines_wants import Wants
 
 from common import Bench
 
-ALL = {"req": 1, "rsp": 1, "wr": 1, "ev": 1, "again": 1, "look": 1, "sink": 1, "item": 1, "door": 1}
+ALL = {"req": 1, "rsp": 1, "wr": 1, "ev": 1, "again": 1, "look": 1, "sink": 1, "item": 1, "door": 1,
+       "back": 1}
 
 
 class Line:
@@ -27,9 +29,10 @@ class Line:
         self.quiet = None                       # the answer to the last look at it since it drains
         self.drains_for = 0                     # cycles; not those in which hardware may not go on
         self.waited = None                      # for so long it drained, until its doors were opened
+        self.opened = None                      # in which cycle
 
 
-class Lines(MemoryPorts, Wants):
+class Lines(MemoryPorts, Parks, Wants):
     """Bench and model; one agent of the bench."""
 
     def __init__(self, dut, seed, rates=None, quiet=0.8, errors=0.0, now_step=64):
@@ -66,6 +69,7 @@ class Lines(MemoryPorts, Wants):
         self.set_new = self.swapped = None
         self.quiet_since = 0
         self.held = 0
+        self.forget_parks()
 
     # ---- Setting up ----------------------------------------------------------------------------------
     async def start(self, qpns=()):
@@ -82,7 +86,7 @@ class Lines(MemoryPorts, Wants):
         self.bench.set("rst_i", 1)
         self.forget()
         for port in ("db_valid_i", "pkt_valid_i", "record_valid_i", "rd_rsp_valid_i", "again_ready_i", "look_done_i",
-                     "qpc_ready_i", "fence_busy_i", "door_free_i"):
+                     "park_valid_i", "back_ready_i", "qpc_ready_i", "fence_busy_i", "door_free_i"):
             self.bench.set(port, 0)
         self.bench.agents.remove(self)
         await self.bench.step(3)
@@ -137,6 +141,7 @@ class Lines(MemoryPorts, Wants):
         bench.set("pkt_valid_i", self.asked is not None)
         if self.asked is not None:
             bench.set("pkt_qpn_i", self.asked)
+        self.drive_parks()
         # The door. A doorbell comes when it is free.
         self.leaves = self.door is not None and self.draw("door")
         bench.set("door_free_i", self.door is None or self.leaves)
@@ -184,6 +189,7 @@ class Lines(MemoryPorts, Wants):
         get = self.bench.get
         self.begun = False
         self.sample_wants()
+        self.sample_parks()
         self.sample_again()
         self.sample_door()
         self.sample_look()
@@ -259,6 +265,7 @@ class Lines(MemoryPorts, Wants):
             assert line.drain and self.refusals, "nobody has refused"
         else:
             line.waited, line.since = self.stayed(line), self.now()
+            line.opened = self.bench.cycle
         if not line.shut or not drain:
             line.cleared = False
         line.drain, line.shut, line.fenced = bool(drain) and line.qpn is not None, bool(shut), None

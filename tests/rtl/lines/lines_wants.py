@@ -15,13 +15,13 @@ class Wants:
 
     def wanted(self, qpn):
         """A want that is not over names it."""
-        return (self.asks[qpn] > 0 or any(fill[2] == qpn for fill in self.fills)
+        return (self.asks[qpn] > 0 or qpn in self.parked.values() or any(fill[2] == qpn for fill in self.fills)
                 or any(want[2] == qpn and self.good(*want[:3]) for want in self.doorbells))
 
     def sample_wants(self):
         """What came in, or found no room."""
         ready = self.bench.get("db_ready_o")
-        if ready:
+        if self.bench.get("park_ready_o"):
             self.pkt = None           # what came before this cycle is in the queue
         if self.db:
             (self.doorbells.add if ready else self.refused.append)(self.db)
@@ -74,7 +74,9 @@ class Wants:
         if line.may_rest:
             assert line.waited is not None and line.waited >= STAY_BUSY, "firmware is asked too early"
             line.waited = None
-        if kind == ASK:
+        if kind == ASK and want[2] in self.parks_told:
+            self.parks_told.remove(want[2])
+        elif kind == ASK:
             assert self.asks[want[2]] > 0
             self.asks[want[2]] -= 1
         elif kind == FILL:
@@ -98,7 +100,8 @@ class Wants:
                 spare[index] -= 1
             else:
                 left.append(want)
-        return left
+        # Each packet that waits comes back, whatever becomes of it.
+        return left + list(self.parked.items()) + list(self.parks)
 
     def give_up(self):
         """What has ended unseen is not waited for any more."""

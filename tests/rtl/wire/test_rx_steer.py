@@ -69,7 +69,7 @@ class Steer:
             rule = self.rules[i]
             self.counts[i][0] += 1
             self.counts[i][1] += fields["frame_bytes"]
-            kept = {name: fields[name] for name in ("port", "rules", "buf_beat", "buf_beats")}
+            kept = {name: fields[name] for name in ("port", "rules", "buf_beat", "buf_beats", "place")}
             self.expected.append(dict(dict.fromkeys(fields, 0), **kept, kind=COPY, smp=1, opcode=SNIFFED,
                                       payload_bytes=fields["frame_bytes"], dest_qpn=rule["qpn"], imm=rule["tag"],
                                       spread=rule["spreads"]))
