@@ -1,7 +1,11 @@
 // Part of hca_pkg: packets that wait in the receive buffer until their QP has its line.
 
+`ifdef HCA_PARK_SLOTS
+  localparam int unsigned ParkBeats = 16, ParkSlots = `HCA_PARK_SLOTS;   // for proofs
+`else
   localparam int unsigned ParkBeats = 512;   // behind the beats of all others
   localparam int unsigned ParkSlots = 128;   // packets
+`endif
   localparam int unsigned ParkBeatW = $clog2(ParkBeats), ParkW = $clog2(ParkSlots);
 
   // Where a packet lies in the receive buffer: among those that leave in order, or among those that may wait.

@@ -3,7 +3,9 @@
 // optimistic: the next packet may begin right behind take_i. A slot is given back once.
 module hca_park_ring
   import hca_pkg::*;
-(
+#(
+  parameter int unsigned LongestBeats = 67
+) (
   input  logic             clk_i,
   input  logic             rst_i,
   output logic             room_o,
@@ -14,8 +16,6 @@ module hca_park_ring
   input  logic             free_i,        // strobe
   input  logic [ParkW-1:0] free_slot_i
 );
-
-  localparam int unsigned LongestBeats = 67;
 
   logic [ParkBeatW:0]   used_q;
   logic [ParkBeatW-1:0] start_q;
