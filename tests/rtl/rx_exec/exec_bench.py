@@ -13,7 +13,7 @@ LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ = 1, 2, 3
 BARE, IPV4, IPV6, GRH = range(1, 5)   # datagrams by what is before their transport headers
 # Of it, (place in the packet, bytes) that go right before the payload, of whose list the first 40 bytes are free.
 HEADERS = {0: (0, 0), BARE: (0, 0), IPV4: (0, 20), IPV6: (0, 40), GRH: (8, 40)}
-BUF_BEATS = 1024
+BUF_BEATS, PARK_BEATS, PARK_SLOTS = 1024, 512, 128   # packets that have waited lie behind the others
 XL_KEY = 1
 
 
@@ -22,7 +22,7 @@ class Buffer:
 
     def __init__(self, bench):
         self.bench = bench
-        self.beats = [bench.rng.getrandbits(512) for _ in range(BUF_BEATS)]
+        self.beats = [bench.rng.getrandbits(512) for _ in range(BUF_BEATS + PARK_BEATS)]
         bench.agents.append(self)
 
     def drive(self):
@@ -31,12 +31,17 @@ class Buffer:
     def sample(self):
         """Reads."""
         if self.bench.get("buf_re_o"):
-            self.bench.set("buf_rdata_i", self.beats[self.bench.get("buf_raddr_o")])
+            addr = self.bench.get("buf_raddr_o")
+            self.bench.set("buf_rdata_i", self.beat(addr >= BUF_BEATS, addr))
 
-    def bytes(self, beat, offset, count):
+    def beat(self, parks, at):
+        """One beat, as hca_rx_buf finds it."""
+        return self.beats[BUF_BEATS + at % PARK_BEATS if parks else at % BUF_BEATS]
+
+    def bytes(self, parks, beat, offset, count):
         """Payload bytes."""
         beats = -(-(offset + count) // 64)
-        data = b"".join(self.beats[(beat + i) % BUF_BEATS].to_bytes(64, "little") for i in range(beats))
+        data = b"".join(self.beat(parks, beat + i).to_bytes(64, "little") for i in range(beats))
         return data[offset:offset + count]
 
 
@@ -115,7 +120,8 @@ class Env:
         self.bad_sq, self.bad_rq = set(), set()
         self.told = set()            # QPs whose failed slot of an SRQ has had its completion
         self.burst = None
-        self.place = 0               # next receive buffer beat
+        self.place = [0, 0]          # next receive buffer beat, and that of packets that have waited
+        self.packets = 0
         bench.agents.append(self)
 
     async def start(self, *qpns):
@@ -151,7 +157,7 @@ class Env:
     def sample(self):
         """Buffer releases."""
         if self.bench.get("buf_free_o"):
-            self._end("free", self.bench.get("buf_free_beats_o"))
+            self._end("free", (self.bench.get("buf_free_beats_o"), self.bench.get("buf_free_place_o")))
 
     def _beat(self, word):
         beat = struct("dma_wr_t").unpack(word)
@@ -191,10 +197,16 @@ class Env:
         masks = fields.pop("masks", None)     # of a compare and swap, in the place of its completion
         frees = fields.pop("frees", 1)
         beats = max(1, -(-(lead + offset + size) // 64)) if frees else 0
-        values = dict(kind=kind, qpn=qpn, func=qpn & 3, pd=qpn, frees=frees, buf_beat=self.place, buf_beats=beats,
-                      payload_off=offset, payload_bytes=size, wqe_index=7, msg_last=1, msg_offset=0, dg=0)
+        # Each third packet has waited.
+        self.packets += frees
+        parks = self.packets % 3 == 1
+        start = self.place[parks]
+        place = struct("rx_place_t").pack(parks=parks, slot=self.packets * 7 % PARK_SLOTS)
+        values = dict(kind=kind, qpn=qpn, func=qpn & 3, pd=qpn, frees=frees, buf_beat=start, buf_beats=beats,
+                      place=place, payload_off=offset, payload_bytes=size, wqe_index=7, msg_last=1,
+                      msg_offset=0, dg=0)
         values.update(fields)
-        rsp_values = dict(qpn=qpn, psn=1000 + self.place, msn=5, syndrome=0x1F)
+        rsp_values = dict(qpn=qpn, psn=1000 + start, msn=5, syndrome=0x1F)
         rsp_values.update(rsp or {}, valid=rsp is not None)
         values["rsp"] = struct("rsp_job_t").pack(**rsp_values)
         cqe_values = dict(qpn=qpn, wqe_index=values["wqe_index"], opcode=WcOpcode.RECV)
@@ -207,11 +219,11 @@ class Env:
             self._fetch(kind, values["wqe_index"], sges, stride, head, list_err)
         self.rxw.put(struct("rxw_t").pack(**values))
         header, header_size = HEADERS[values["dg"]]
-        data = self.buffer.bytes(self.place, lead + header, header_size)
-        data += self.buffer.bytes(self.place, lead + offset, size)
+        data = self.buffer.bytes(parks, start, lead + header, header_size)
+        data += self.buffer.bytes(parks, start, lead + offset, size)
         if kind == ATOMIC_RESP:
             data = rsp_values["va"].to_bytes(8, "little")
-        self.place = (self.place + beats) % BUF_BEATS
+        self.place[parks] = (start + beats) % (PARK_BEATS if parks else BUF_BEATS)
         error = self._error(kind, values, sges, bool(head) or list_err)
         self._expect(kind, values, rsp_values, cqe_values, cqe, data, sges, error)
 
@@ -304,7 +316,7 @@ class Env:
             if kind in RESPONSES and values["msg_last"]:
                 self.expected["rd_placed"].append(Expected(qpn, after))
         if values["frees"]:
-            self.expected["free"].append(Expected(values["buf_beats"], after, self.to_swap))
+            self.expected["free"].append(Expected((values["buf_beats"], values["place"]), after, self.to_swap))
 
     def _expect_slot(self, kind, values, cqe, ends, error, blocked, after):
         """Of an SRQ's slot: a completion of what is held back, or failed."""
