@@ -3,7 +3,7 @@
 from collections import Counter
 
 import hca_abi as abi
-from lines_defs import ASK, EV, FILL, INDEX_BITS, LINE_BITS, SQ, STAY_BUSY, WANT
+from lines_defs import ASK, EV, FILL, INDEX_BITS, SQ, STAY_BUSY, WANT
 
 
 class Wants:

@@ -16,8 +16,8 @@ from lines_runs import attend, bring, drain, probe, random_wants, run, some_qpns
 
 SLOW = {"req": 0.3, "rsp": 0.4, "wr": 0.2, "ev": 0.05, "again": 0.3, "look": 0.3, "sink": 0.3, "item": 0.1,
         "door": 0.3, "back": 0.1}
-MIXED = {"req": 0.7, "rsp": 0.8, "wr": 0.6, "ev": 0.5, "again": 0.6, "look": 0.5, "sink": 0.7, "item": 0.3, "door": 0.6,
-         "back": 0.5}
+MIXED = {"req": 0.7, "rsp": 0.8, "wr": 0.6, "ev": 0.5, "again": 0.6, "look": 0.5, "sink": 0.7, "item": 0.3,
+         "door": 0.6, "back": 0.5}
 HOLDER, OTHER = 1 << LINE_BITS | 30, 2 << LINE_BITS | 30
 
 
@@ -90,7 +90,7 @@ async def gets_its_line(dut, case):
 
 @cocotb.test()
 async def bad_context(dut):
-    """Another QPN's context, or one that cannot be read: they come back to be dropped, and the holder keeps its line."""
+    """Another QPN's context, or one that cannot be read: they come back to be dropped; the holder keeps its line."""
     lines, firmware = await start(dut, 31)
     for bad in (OTHER | 1 << 23, 3 << LINE_BITS | 30, OTHER ^ 1 << 20):
         lines.reasons.clear()
@@ -123,7 +123,7 @@ async def holder_refuses(dut):
 
 @cocotb.test()
 async def holder_stays(dut):
-    """A holder that is firmware's: they come back at once and miss once more; firmware is told of that, not of them."""
+    """A holder that is firmware's: they come back at once and miss once more; firmware is told of that."""
     lines, firmware = await start(dut, 33)
     await firmware.hold()
     await firmware.set(HOLDER, may_rest=0)

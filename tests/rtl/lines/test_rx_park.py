@@ -1,4 +1,4 @@
-"""hca_rx_park: packets that wait for their QPs come again, once each, when hca_lines says so; others pass meanwhile."""
+"""hca_rx_park: packets that wait for their QPs come again, once each, when hca_lines says so; others pass."""
 
 import sys
 from collections import deque

@@ -1,5 +1,5 @@
-"""hca_rx_ctrl and packets for a QP that has not its line: one that lies where it may wait is left to hca_rx_park, without
-an item; one that has no such place, or has waited, is dropped and told of (decision 0082)."""
+"""hca_rx_ctrl and packets for a QP that has not its line: one that lies where it may wait is left to hca_rx_park,
+without an item; one that has no such place, or has waited, is dropped and told of (decision 0082)."""
 
 import cocotb
 from common import simulate, struct
