@@ -17,6 +17,8 @@ module fv_line_queue
   input line_want_t  db_i,
   input logic        pkt_valid_i,
   input logic [23:0] pkt_qpn_i,
+  input logic        park_valid_i,
+  input line_want_t  park_i,
   input logic        fw_valid_i,
   input line_want_t  fw_i,
   input logic        out_ready_i,
@@ -32,7 +34,7 @@ module fv_line_queue
   localparam int unsigned OutW = $clog2(Slots) + 3;
 
   logic              rst_q = 1'b1;
-  logic              db_ready, fw_room, out_valid, out_drains, fresh_en, drain_room, takes, takes_again, takes_drain,
+  logic              db_ready, park_ready, fw_room, out_valid, out_drains, fresh_en, drain_room, takes, takes_again, takes_drain,
                      takes_fresh, pushes, pushes_again, pushes_drain;
   line_want_t        out, pkt;
   logic [AgainW-1:0] again_count;
@@ -52,8 +54,8 @@ module fv_line_queue
   assign pkt        = '{kind: MissAsk, func: '0, qpn: pkt_qpn_i, pi: '0};
 
   hca_line_queue #(.Depth(4), .Again(Again), .Drains(Drains)) u_dut (
-    .clk_i, .rst_i(rst_q), .db_valid_i, .db_ready_o(db_ready), .db_i, .pkt_valid_i, .pkt_i(pkt), .fw_valid_i,
-    .fw_room_o(fw_room), .fw_i, .again_valid_i, .again_drains_i, .again_i, .again_count_o(again_count),
+    .clk_i, .rst_i(rst_q), .db_valid_i, .db_ready_o(db_ready), .db_i, .pkt_valid_i, .pkt_i(pkt), .park_valid_i,
+    .park_ready_o(park_ready), .park_i, .fw_valid_i, .fw_room_o(fw_room), .fw_i, .again_valid_i, .again_drains_i, .again_i, .again_count_o(again_count),
     .drain_count_o(drain_count), .fresh_en_i(fresh_en), .out_valid_o(out_valid), .out_ready_i,
     .out_drains_o(out_drains), .out_o(out)
   );
@@ -141,11 +143,14 @@ module fv_line_queue
       a_closed: assert (!takes_fresh || fresh_en);
       a_none:  assert (!(takes_again && again_held == '0) && !(takes_drain && drain_held == '0)
                        && !(takes_fresh && fresh_held == '0));
-      // Who is taken is in the queue a cycle later; firmware before packets, these before doorbells.
+      // Who is taken is in the queue a cycle later; firmware before packets that were dropped, these
+      // before doorbells, and those that wait behind all.
       a_fw:    assert (fw_room == !fw_q && (!fw_q || (u_dut.in_valid && u_dut.in == fw_want_q)));
       a_pkt:   assert (!pkt_q || fw_q || (u_dut.in_valid && u_dut.in == pkt_want_q));
       a_db:    assert (!(db_valid_i && db_ready) || (pushes && u_dut.in == db_i && !fw_q && !pkt_q));
-      a_else:  assert (!pushes || fw_q || pkt_q || (db_valid_i && db_ready));
+      a_park:  assert (!(park_valid_i && park_ready)
+                       || (pushes && u_dut.in == park_i && !fw_q && !pkt_q && !db_valid_i));
+      a_else:  assert (!pushes || fw_q || pkt_q || (db_valid_i && db_ready) || (park_valid_i && park_ready));
       a_burst: assert (!(pkt_valid_i && u_dut.is_last)
                        || (pkt_want_q == pkt && (pkt_q || (last_waits && !(takes_fresh && last_q == fresh_out)))));
       a_pace:  assert ((!takes_again || since_again_q >= 5'd4) && (!takes_drain || since_drain_q >= 5'd16));

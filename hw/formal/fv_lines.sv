@@ -27,7 +27,8 @@ module fv_lines
   input logic        rd_rsp_valid_i,
   input dma_rd_rsp_t rd_rsp_i,
   input logic        wr_ready_i,
-  input logic        ev_ready_i
+  input logic        ev_ready_i,
+  input logic        back_ready_i
 );
   localparam int unsigned Door = 5, RxCtrl = 2;
   localparam int unsigned SlotW = $bits(line_slot_t);
@@ -38,6 +39,8 @@ module fv_lines
   typedef enum logic [2:0] {SwIdle, SwRow, SwLoad, SwOffer, SwSpread, SwDone, SwDrop, SwRefused} swap_e;
 
   logic         rst_q = 1'b1;
+  logic         park_ready, back_valid;
+  logic [ParkW-1:0] back_slot;
   logic         held, room, record_ready, db_ready, again_valid, soon, look_valid, look_asks, fence_start, rd_req_valid,
                 rd_rsp_ready, wr_valid, ev_valid;
   line_holder_t holder;
@@ -55,7 +58,8 @@ module fv_lines
   hca_lines u_dut (
     .clk_i, .rst_i(rst_q), .now_i, .cfg_i, .held_o(held), .room_o(room), .holder_o(holder), .record_valid_i,
     .record_ready_o(record_ready), .record_i, .db_valid_i(1'b0), .db_ready_o(db_ready), .db_i('0), .pkt_valid_i(1'b0),
-    .pkt_qpn_i('0), .again_valid_o(again_valid), .again_ready_i, .again_o(again), .shut_o(shut), .door_free_i,
+    .pkt_qpn_i('0), .park_valid_i(1'b0), .park_ready_o(park_ready), .park_i('0), .back_valid_o(back_valid),
+    .back_ready_i, .back_slot_o(back_slot), .again_valid_o(again_valid), .again_ready_i, .again_o(again), .shut_o(shut), .door_free_i,
     .soon_o(soon), .look_valid_o(look_valid), .look_done_i, .look_asks_o(look_asks), .look_line_o(look_line), .quiet_i,
     .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i, .fence_start_o(fence_start), .fence_busy_i,
     .rd_req_valid_o(rd_req_valid), .rd_req_ready_i, .rd_req_o(rd_req), .rd_rsp_valid_i, .rd_rsp_ready_o(rd_rsp_ready),
@@ -97,9 +101,9 @@ module fv_lines
   // How what is in hand leaves it.
   assign ends = {
     u_dut.requeue,                                        // comes again
-    u_dut.tells,                                          // is firmware's
+    u_dut.tells && !is_parked(want),                      // is firmware's
     u_dut.begin_valid && u_dut.begin_ready,               // has a place
-    again_valid && again_ready_i,                         // is at its door again
+    (again_valid && again_ready_i) || (back_valid && back_ready_i),   // is at its door again
     look_valid && look_asks && look_done_i,               // its peer is asked
     state == StRow && state_d == StIdle && want.kind == MissFill && row.who.valid && row.who.qpn == want.qpn
       && !u_dut.requeue                                   // firmware has what it wanted
@@ -139,6 +143,7 @@ module fv_lines
       a_look:  assert (!(look_valid && !look_asks)
                        || (its_row.who.valid && its_row.who.may_rest && its_row.drain && !its_row.busy));
       a_again: assert (!again_valid || again.kind inside {MissSq, MissRq});
+      a_back:  assert (!back_valid || (is_parked(want) && back_slot == want.pi[ParkW-1:0]));
       a_shut:  assert (!(state == StShut && u_dut.shut.valid)
                        || (its_row.busy && its_row.slot == u_dut.shut_slot && want == u_dut.shut_want));
       a_hands: assert (!(swap inside {SwLoad, SwOffer, SwSpread, SwDone})
@@ -155,7 +160,7 @@ module fv_lines
       a_filled: assert (!u_dut.u_swap.leaves || !u_dut.filled_valid);
       a_store: assert (!u_dut.old_valid || (!u_dut.u_store.valid_q && !record_ready));
       a_rows:  assert (!(u_dut.row_we && u_dut.over_we));
-      a_held:  assert (!held || (!rd_req_valid && !look_valid && !again_valid && qpc_valid == '0 && !shut.valid));
+      a_held:  assert (!held || (!rd_req_valid && !look_valid && !again_valid && !back_valid && qpc_valid == '0 && !shut.valid));
 
       h_state: assert (state <= StShut);
       h_scrub: assert (state != StScrub || (swap == SwIdle && in_ring == '0 && !u_dut.fin_valid));
@@ -173,8 +178,8 @@ module fv_lines
       h_ev:    assert (!looks_at || !u_dut.ev_valid_q);
       h_first: assert (!u_dut.filled_first_q || u_dut.filled_valid);
       h_shut:  assert (state != StShut || (u_dut.shut_valid && want == u_dut.shut_want));
-      h_kind:  assert (state != StAgain || want.kind inside {MissSq, MissRq});
-      h_ask:   assert (state != StAsk || want.kind == MissAsk);
+      h_kind:  assert (state != StAgain || want.kind inside {MissSq, MissRq} || is_parked(want));
+      h_ask:   assert (state != StAsk || is_dropped(want));
       h_fin:   assert (!u_dut.fin_valid || u_dut.fin.later || u_dut.fin.want.kind != MissFill);
 
       h_over:  assert (swap == SwIdle || (u_dut.swap_valid && over_want == u_dut.swap_want && !u_dut.filled_valid));

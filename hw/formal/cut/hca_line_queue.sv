@@ -16,6 +16,9 @@ module hca_line_queue
   input  line_want_t        db_i,
   input  logic              pkt_valid_i,
   input  line_want_t        pkt_i,
+  input  logic              park_valid_i,
+  output logic              park_ready_o,
+  input  line_want_t        park_i,
   input  logic              fw_valid_i,
   output logic              fw_room_o,
   input  line_want_t        fw_i,
@@ -31,6 +34,7 @@ module hca_line_queue
   output line_want_t        out_o
 );
   assign db_ready_o    = 1'b0;
+  assign park_ready_o  = 1'b0;
   assign fw_room_o     = 1'b0;
   assign again_count_o = '0;
   assign drain_count_o = DrainW'(fv_lines.drain_count_i);

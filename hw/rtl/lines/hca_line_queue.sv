@@ -51,9 +51,9 @@ module hca_line_queue
 
   assign fw_room_o  = !fw_q;
   assign in_valid   = fw_q || pkt_q || park_valid_i || db_valid_i;
-  assign in         = fw_q ? fw_want_q : pkt_q ? pkt_want_q : park_valid_i ? park_i : db_i;
-  assign park_ready_o = in_ready && !fw_q && !pkt_q;
-  assign db_ready_o   = park_ready_o && !park_valid_i;
+  assign in         = fw_q ? fw_want_q : pkt_q ? pkt_want_q : db_valid_i ? db_i : park_i;
+  assign db_ready_o   = in_ready && !fw_q && !pkt_q;
+  assign park_ready_o = db_ready_o && !db_valid_i;   // it can wait
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin

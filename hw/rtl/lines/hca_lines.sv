@@ -117,12 +117,19 @@ module hca_lines
   assign since     = now_i[8+:$bits(line_since_t)];
 
   // ---- Who wants a line --------------------------------------------------------------------------------
+  // Firmware parks nothing, whatever it writes.
+  line_want_t fw_want;
+  always_comb begin
+    fw_want = cfg_i.want;
+    if (fw_want.kind == MissAsk) fw_want.pi = '0;
+  end
+
   // Room for all that may have to come again: what is there, and what has a place.
   hca_line_queue #(.Again(Again), .Drains(Drains)) u_queue (
     .clk_i, .rst_i, .db_valid_i, .db_ready_o, .db_i,
     .pkt_valid_i, .pkt_i('{kind: MissAsk, func: '0, qpn: pkt_qpn_i, pi: '0}),
     .park_valid_i, .park_ready_o, .park_i(want_of_parked(park_i)),
-    .fw_valid_i(cfg_i.want_go), .fw_room_o(room_o), .fw_i(cfg_i.want),
+    .fw_valid_i(cfg_i.want_go), .fw_room_o(room_o), .fw_i(fw_want),
     .again_valid_i(requeue_q), .again_drains_i(later_drains_q), .again_i(want_q),
     .again_count_o(again_count), .drain_count_o(drain_count),
     .fresh_en_i(again_count < ($bits(again_count))'(Again - Drains - Slots - 4)),
