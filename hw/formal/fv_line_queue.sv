@@ -34,7 +34,8 @@ module fv_line_queue
   localparam int unsigned OutW = $clog2(Slots) + 3;
 
   logic              rst_q = 1'b1;
-  logic              db_ready, park_ready, fw_room, out_valid, out_drains, fresh_en, drain_room, takes, takes_again, takes_drain,
+  logic              db_ready, park_ready, fw_room, out_valid, out_drains, fresh_en, drain_room, takes, takes_again,
+                     takes_drain,
                      takes_fresh, pushes, pushes_again, pushes_drain;
   line_want_t        out, pkt;
   logic [AgainW-1:0] again_count;
@@ -55,7 +56,8 @@ module fv_line_queue
 
   hca_line_queue #(.Depth(4), .Again(Again), .Drains(Drains)) u_dut (
     .clk_i, .rst_i(rst_q), .db_valid_i, .db_ready_o(db_ready), .db_i, .pkt_valid_i, .pkt_i(pkt), .park_valid_i,
-    .park_ready_o(park_ready), .park_i, .fw_valid_i, .fw_room_o(fw_room), .fw_i, .again_valid_i, .again_drains_i, .again_i, .again_count_o(again_count),
+    .park_ready_o(park_ready), .park_i, .fw_valid_i, .fw_room_o(fw_room), .fw_i, .again_valid_i, .again_drains_i,
+    .again_i, .again_count_o(again_count),
     .drain_count_o(drain_count), .fresh_en_i(fresh_en), .out_valid_o(out_valid), .out_ready_i,
     .out_drains_o(out_drains), .out_o(out)
   );

@@ -59,7 +59,8 @@ module fv_lines
     .clk_i, .rst_i(rst_q), .now_i, .cfg_i, .held_o(held), .room_o(room), .holder_o(holder), .record_valid_i,
     .record_ready_o(record_ready), .record_i, .db_valid_i(1'b0), .db_ready_o(db_ready), .db_i('0), .pkt_valid_i(1'b0),
     .pkt_qpn_i('0), .park_valid_i(1'b0), .park_ready_o(park_ready), .park_i('0), .back_valid_o(back_valid),
-    .back_ready_i, .back_slot_o(back_slot), .again_valid_o(again_valid), .again_ready_i, .again_o(again), .shut_o(shut), .door_free_i,
+    .back_ready_i, .back_slot_o(back_slot), .again_valid_o(again_valid), .again_ready_i, .again_o(again),
+    .shut_o(shut), .door_free_i,
     .soon_o(soon), .look_valid_o(look_valid), .look_done_i, .look_asks_o(look_asks), .look_line_o(look_line), .quiet_i,
     .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i, .fence_start_o(fence_start), .fence_busy_i,
     .rd_req_valid_o(rd_req_valid), .rd_req_ready_i, .rd_req_o(rd_req), .rd_rsp_valid_i, .rd_rsp_ready_o(rd_rsp_ready),
@@ -160,7 +161,8 @@ module fv_lines
       a_filled: assert (!u_dut.u_swap.leaves || !u_dut.filled_valid);
       a_store: assert (!u_dut.old_valid || (!u_dut.u_store.valid_q && !record_ready));
       a_rows:  assert (!(u_dut.row_we && u_dut.over_we));
-      a_held:  assert (!held || (!rd_req_valid && !look_valid && !again_valid && !back_valid && qpc_valid == '0 && !shut.valid));
+      a_held:  assert (!held || (!rd_req_valid && !look_valid && !again_valid && !back_valid && qpc_valid == '0 &&
+                       !shut.valid));
 
       h_state: assert (state <= StShut);
       h_scrub: assert (state != StScrub || (swap == SwIdle && in_ring == '0 && !u_dut.fin_valid));

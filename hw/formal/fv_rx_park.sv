@@ -1,7 +1,7 @@
-// Proof of hca_rx_park: of each packet that is parked hca_lines hears once, and behind its back it is offered, and taken,
-// once, as it came but for `again`; one other packet passes it at most. What is offered stays until it is taken, and
-// others are offered as they come. Of a descriptor its place, `again` and some bits of two fields are looked at: all other
-// bits go the same way.
+// Proof of hca_rx_park: of each packet that is parked hca_lines hears once, and behind its back it is offered, and
+// taken, once, as it came but for `again`; one other packet passes it at most. What is offered stays until it is
+// taken, and others are offered as they come. Of a descriptor its place, `again` and some bits of two fields are
+// looked at: all other bits go the same way.
 module fv_rx_park
   import hca_pkg::*;
 (
