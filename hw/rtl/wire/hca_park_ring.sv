@@ -28,8 +28,8 @@ module hca_park_ring
   assign slot_o  = newest_q[ParkW-1:0];
   assign slots   = newest_q - oldest_q;
   assign some    = slots != '0;
-  // Its length comes out of a RAM: two cycles for each one that leaves.
-  assign leaves  = look_q && some && gone_q[oldest_q[ParkW-1:0]];
+  // The oldest one was gone a cycle ago, and its length comes out of a RAM: two cycles for each one that leaves.
+  assign leaves  = look_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
