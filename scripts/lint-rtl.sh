@@ -19,7 +19,7 @@ echo "lint-rtl: Verilator"
 verilator=${VERILATOR:-.tools/verilator/bin/verilator}
 "$verilator" --lint-only -Wall --quiet --top-module "$top" hw/lint/waivers.vlt -f "$list"
 # The card with nothing that can be left out (decision 0081).
-"$verilator" --lint-only -Wall --quiet +define+HCA_FEATURES=0 +define+HCA_NUM_JOBS=3072 +define+HCA_SLOT_BLOCKS=32 \
+"$verilator" --lint-only -Wall --quiet +define+HCA_FEATURES=0 +define+HCA_SMALL_POOLS \
   --top-module "$top" hw/lint/waivers.vlt -f "$list"
 "$verilator" --lint-only -Wall -Wno-UNUSEDPARAM --quiet --top-module "$soc_top" hw/lint/waivers.vlt hw/lint/ibex.vlt \
   "${soc_args[@]}"

@@ -21,9 +21,9 @@ SOC_LISTS = ("hw/filelists/pkg.f", "hw/filelists/lib.f", ".tools/ibex/ibex.f", "
 SOC_NAMES = ("hca_fw_", "ibex_")
 # The card of the figures: one port; eight VLs are what hca_link_pkg has by itself.
 DEFINES = ("SYNTHESIS", "HCA_NUM_PORTS=1")
-# RC, UC, UD and management alone (hca_features_pkg), for four functions, with 4,096 READs to answer at a time and half
-# the WQEs fetched ahead: what a card has at the least.
-LEAST = (*DEFINES, "HCA_FEATURES=0", "HCA_NUM_FUNCS=4", "HCA_NUM_JOBS=3072", "HCA_SLOT_BLOCKS=32")
+# RC, UC, UD and management alone (hca_features_pkg), for four functions, with small pools: what a card has at the
+# least.
+LEAST = (*DEFINES, "HCA_FEATURES=0", "HCA_NUM_FUNCS=4", "HCA_SMALL_POOLS")
 # Nothing but instances and a few gates: their children are the blocks that the card's figures are summed over.
 WIRING = frozenset({"hca_core", "hca_ports"})
 # Small cells with dozens of widths: they count where they are used, and are no blocks unless asked for by name.

@@ -49,34 +49,7 @@ package hca_pkg;
   localparam int unsigned DataBytes = 64;   // one beat
   localparam int unsigned DataW     = 512;
 
-  // Outstanding (unacknowledged) send WQEs of one QP at most. Their rows come in blocks, from a pool for all QPs.
-  localparam int unsigned MaxOutstanding  = 256;
-  // A block for each QP, and 8,192 rows beside them.
-  localparam int unsigned MsgBlockRows    = (NumQps > 4096) ? 4 : 8;
-  localparam int unsigned MsgRowW         = $clog2(MsgBlockRows);
-  localparam int unsigned MsgBlocks       = NumQps + 8192 / MsgBlockRows;
-  localparam int unsigned MsgBlkW         = $clog2(MsgBlocks);
-  // WQEs fetched ahead for each QP whose turn it may be, in blocks of 64 bytes. One QP sends no more than that while
-  // the host is asked once: in 500 ns 64 are more than it can, 32 would be some 55 million a second.
-`ifdef HCA_SLOT_BLOCKS
-  localparam int unsigned SendSlotBlocks  = `HCA_SLOT_BLOCKS;
-`else
-  localparam int unsigned SendSlotBlocks  = 64;
-`endif
-  // Packets a QP may have in flight before the requester waits for an acknowledge.
-  localparam int unsigned WindowPackets   = 2048;
-  localparam int unsigned MaxDestRdAtomic = 16;
-  // Jobs of READs and atomics: one for each QP at least, and a pool beside them. 16,384 are all that 1,022 QPs may be
-  // asked for at once; a small card is content with fewer.
-`ifdef HCA_NUM_JOBS
-  localparam int unsigned JobPool   = `HCA_NUM_JOBS;
-`else
-  localparam int unsigned JobPool   = (NumQps > 4096) ? 8192 : 16384;
-`endif
-  localparam int unsigned JobPlaces = NumQps + JobPool;
-  localparam int unsigned JobPlaceW = $clog2(JobPlaces);
-  // QPs whose atomics' results are kept. Who comes beyond them takes the place of the one that has its longest.
-  localparam int unsigned AtomicBlocks = (NumQps < 2048) ? NumQps : 2048;
+  `include "hca_pool_sizes.svh"
   // A DMA read never crosses an address that is a multiple of this (PCIe MRRS).
   localparam int unsigned DmaReadBytes = 512;
 

@@ -35,7 +35,6 @@ module hca_rx_out
 
   localparam int unsigned Items   = 64;  // so many receive WQEs on their way: a PCIe read takes as long as 40 SENDs
   localparam int unsigned Upds    = 8;
-  localparam int unsigned EvDepth = (NumQps < 4096) ? 4 * NumQps : 2 * NumQps;
   localparam int unsigned EvSpare = 64;
 
   rx_ev_t                   ev;
@@ -43,11 +42,11 @@ module hca_rx_out
   logic                     in_ready, list_ready, upd_ready, ev_ready, unused_ready;
   logic [$clog2(Items):0]   item_count, list_count;
   logic [$clog2(Upds):0]    upd_count;
-  logic [$clog2(EvDepth):0] ev_count;
+  logic [$clog2(EventRows):0] ev_count;
 
   assign unused_ready = ^{in_ready, list_ready, upd_ready, ev_ready};
   assign room_o = item_count < ($clog2(Items) + 1)'(Items - 2) && list_count < ($clog2(Items) + 1)'(Items - 2)
-                  && upd_count < ($clog2(Upds) + 1)'(Upds - 2) && ev_count < ($clog2(EvDepth) + 1)'(EvDepth - 2);
+                  && upd_count < ($clog2(Upds) + 1)'(Upds - 2) && ev_count < ($clog2(EventRows) + 1)'(EventRows - 2);
 
   // What is in its register has its place.
   logic        item_valid_q, item_lists_q, upd_valid_q, ev_valid_q;
@@ -111,7 +110,7 @@ module hca_rx_out
 
   hca_fifo #(
     .Width($bits(rx_ev_t) + $bits(qp_gen_t)),
-    .Depth(EvDepth)
+    .Depth(EventRows)
   ) u_ev (
     .clk_i,
     .rst_i,
@@ -124,7 +123,7 @@ module hca_rx_out
     .count_o    (ev_count)
   );
 
-  assign ev_spare_o = ev_count < ($clog2(EvDepth) + 1)'(EvSpare);
+  assign ev_spare_o = ev_count < ($clog2(EventRows) + 1)'(EvSpare);
 
   always_comb begin
     ev_o       = '0;

@@ -398,6 +398,7 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
             env::var("DEP_HCA_VSIM_FUNCTIONS").map(|functions| format!("+define+HCA_NUM_FUNCS={functions}")),
         )
         .args(env::var("DEP_HCA_VSIM_FEATURES").map(|features| format!("+define+HCA_FEATURES={features}")))
+        .args(env::var("DEP_HCA_VSIM_SMALL_POOLS").map(|_| "+define+HCA_SMALL_POOLS"))
         .arg(format!(
             "+define+HCA_NUM_VLS={}",
             env_var("DEP_HCA_VSIM_DATA_VLS")

@@ -11,6 +11,7 @@ fn main() {
         "HCA_VSIM_FEATURES",
         "HCA_VSIM_FUNCS",
         "HCA_VSIM_LINES",
+        "HCA_VSIM_POOLS",
         "HCA_VSIM_VLS",
     ] {
         println!("cargo:rerun-if-env-changed={var}");
@@ -28,6 +29,10 @@ fn main() {
     }
     if let Ok(names) = env::var("HCA_VSIM_FEATURES") {
         println!("cargo:features={}", features(&names));
+    }
+    if let Ok(size) = env::var("HCA_VSIM_POOLS") {
+        assert!(size == "small", "HCA_VSIM_POOLS is '{size}': set it to small, or leave it out");
+        println!("cargo:small_pools=1");
     }
 }
 
