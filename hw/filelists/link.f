@@ -23,7 +23,9 @@ hw/rtl/link/hca_vl_count.sv
 hw/rtl/link/hca_vl_tally.sv
 hw/rtl/link/hca_vl_list.sv
 hw/rtl/link/hca_vl_arb.sv
+hw/rtl/link/hca_page_pool.sv
 hw/rtl/link/hca_vl_queue.sv
+hw/rtl/link/hca_tx_gate.sv
 hw/rtl/link/hca_tx_credit.sv
 hw/rtl/link/hca_link_tx.sv
 hw/rtl/link/hca_phy_gate.sv

@@ -1,9 +1,11 @@
-// Proof of hca_vl_queue, the transmit rings: none ever holds more than its blocks, a beat is never written to a
-// slot that is in use nor read from one that is not, the lengths stay with their packets, and a ring with room
-// takes the longest packet. The writer obeys room_o at the first beat of a packet; the reader reads what it has
-// popped, beat by beat.
+// Proof of hca_vl_queue, the transmit rings, without the pool that their beats lie in: none ever holds more than its
+// blocks nor more packets than there is room for, the lengths stay with their packets, and a ring with room takes the
+// longest packet. The writer obeys room_o and wait_o at the first beat of a packet; the reader reads what it has
+// popped, beat by beat. The pool has tests: tests/rtl/link_tx/test_tx_pool.py.
 module fv_vl_queue #(
-  parameter int unsigned RingBlocks = 5,   // no power of two: pointers turn at the end of their ring
+  parameter int unsigned RingBlocks = 7,
+  parameter int unsigned RingPkts   = 4,
+  parameter int unsigned Vl15Blocks = 4,
   parameter int unsigned RoomBlocks = 2
 ) (
   input logic                clk_i,
@@ -19,31 +21,30 @@ module fv_vl_queue #(
   import hca_link_pkg::*;
 
   localparam int unsigned Rings = 2;   // VL0 and VL15
-  localparam int unsigned PtrW  = $clog2(RingBlocks);
+  localparam int unsigned FillW = $clog2(RingBlocks + 1);
+  localparam int unsigned PktW  = $clog2(RingPkts);
 
-  typedef logic [$clog2(Rings * RingBlocks)-1:0] at_t;
-
-  // A place of ring r, that many behind another one of it.
-  function automatic at_t behind(int unsigned r, at_t at, int unsigned blocks);
-    return at_t'(r * RingBlocks + (32'(at) - r * RingBlocks + blocks) % RingBlocks);
-  endfunction
+  typedef logic [PktW-1:0] pkt_t;
+  typedef logic [$clog2(Vl15Blocks)-1:0] at_t;
 
   logic                          rst_q = 1'b1;
-  logic                          too_long, first_q, ring_q;
+  logic                          too_long, first_q, ring_q, shut, busy, hold;
   logic [Rings-1:0]              room, head_valid;
   logic [Rings-1:0][PacketW-1:0] head_bytes;
-  logic [Rings-1:0][PtrW:0]      fill;
+  logic [Rings-1:0][FillW-1:0]      fill;
   logic [BlocksW-1:0]            head_blocks;
 
   always_ff @(posedge clk_i) rst_q <= 1'b0;
 
-  // Beats are not looked at: their places are, and the RAM has its own tests.
   hca_vl_queue #(
-    .NumVls(1), .RingBlocks(RingBlocks), .Vl15Blocks(RingBlocks), .RoomBlocks(RoomBlocks), .Vl15Room(RoomBlocks)
+    .NumVls(1), .PoolBlocks(24), .PageBlocks(2), .RingBlocks(RingBlocks), .RingPkts(RingPkts), .Vl15Blocks(Vl15Blocks),
+    .RoomBlocks(RoomBlocks), .Vl15Room(RoomBlocks)
   ) u_dut (
-    .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .room_o(room), .long_o(too_long),
+    .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .room_o(room), .wait_o(shut),
+    .long_o(too_long),
     .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(), .pop_i(Rings'(pop_i) << pop_ring_i),
-    .drop_i(Rings'(drop_i) << pop_ring_i), .drop_ring_i(pop_ring_i), .rd_en_i, .rd_ring_i, .rd_beat_o(), .fill_o(fill)
+    .drop_i(Rings'(drop_i) << pop_ring_i), .drop_ring_i(pop_ring_i), .busy_o(busy), .rd_en_i, .rd_ring_i, .hold_o(hold),
+    .rd_beat_o(), .fill_o(fill)
   );
 
   assign head_blocks = blocks_of(head_bytes[pop_ring_i]);
@@ -59,29 +60,27 @@ module fv_vl_queue #(
       if (wr_i) begin
         m_size: assume (wr_beat_i.last ? (wr_beat_i.len_bytes != '0 && wr_beat_i.len_bytes <= 7'd64)
                                        : wr_beat_i.len_bytes == 7'd64);
-        m_room: assume (first_q ? room[wr_ring_i] : wr_ring_i == ring_q);
+        m_room: assume (first_q ? room[wr_ring_i] && !shut : wr_ring_i == ring_q);
       end
-      m_one:  assume (!(pop_i && drop_i));
+      m_one:  assume (!(pop_i && drop_i) && !(drop_i && busy) && !(rd_en_i && hold));
       if (pop_i || drop_i) m_pop: assume (head_valid[pop_ring_i]);
     end
   end
 
-  logic [Rings-1:0][PtrW:0] to_read;
+  logic [Rings-1:0][FillW-1:0] to_read;
 
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
-    logic [PtrW:0]     to_read_q;   // beats of popped packets
-    logic [7:0]        waiting [RingBlocks + 1];
-    logic [7:0]        in_heads, in_flight;
-    logic              fetching, slot_1;
-    logic [PtrW:0]     queued;
-    at_t               rd_at;       // where the next beat is, also in the cycle behind a drop
+    localparam int unsigned Cap = (r == 1) ? Vl15Blocks : RingBlocks;
+
+    logic [FillW-1:0] to_read_q;   // beats of popped packets
+    logic [7:0]       lengths;     // blocks of the packets that wait
 
     assign to_read[r] = to_read_q;
 
     always_ff @(posedge clk_i) begin
       if (rst_q) to_read_q <= '0;
-      else to_read_q <= to_read_q + ((pop_i && pop_ring_i == 1'(r)) ? (PtrW + 1)'(head_blocks) : '0)
-                        - (PtrW + 1)'(rd_en_i && rd_ring_i == 1'(r));
+      else to_read_q <= to_read_q + ((pop_i && pop_ring_i == 1'(r)) ? FillW'(head_blocks) : '0)
+                        - FillW'(rd_en_i && rd_ring_i == 1'(r));
     end
 
     always_comb begin
@@ -91,58 +90,78 @@ module fv_vl_queue #(
       end
     end
 
-    // Blocks of the packets that wait: lengths in the RAM, on the way out of it, in the two places in front.
-    assign waiting[0] = '0;
-    for (genvar i = 0; i < int'(RingBlocks); i++) begin : gen_length
-      logic [PacketW-1:0] length;
-      assign length = u_dut.u_lengths.mem[behind(r, u_dut.rd_pkt_q[r], i)];
-      assign waiting[i + 1] = waiting[i] + ((i < u_dut.stored_q[r]) ? blocks_of(length) : 8'd0);
-      always_comb begin
-        if (!rst_q && i < u_dut.stored_q[r]) h_length: assert (length != '0 && 32'(length) <= RoomBlocks * 64);
-      end
-    end
-
-    assign fetching  = u_dut.fetch_q && u_dut.fetch_ring_q == 1'(r);
-    assign in_flight = fetching ? blocks_of(u_dut.u_lengths.rdata_q) : 8'd0;
-    assign slot_1    = ~u_dut.gen_head[r].u_head.rd_ptr_q;
-    assign in_heads  = (u_dut.heads[r] != 2'd0 ? blocks_of(head_bytes[r]) : 8'd0) +
-                       (u_dut.heads[r] == 2'd2 ? blocks_of(u_dut.gen_head[r].u_head.gen_regs.mem[slot_1]) : 8'd0);
-    assign rd_at     = u_dut.drop_q[r] ? u_dut.drop_next : u_dut.rd_ptr_q[r];
-    assign queued    = u_dut.stored_q[r] + (PtrW + 1)'(fetching) + (PtrW + 1)'(u_dut.heads[r]);
-
     always_comb begin
       if (!rst_q) begin
-        a_bound: assert (32'(fill[r]) <= RingBlocks);
-        a_sum:   assert (8'(fill[r]) == 8'(to_read_q) + waiting[RingBlocks] + in_flight + in_heads);
-        a_place: assert (u_dut.wr_ptr_q[r] == behind(r, rd_at, 32'(fill[r])));
-        if (wr_i && u_dut.fits && wr_ring_i == 1'(r))
-          a_next: assert (u_dut.wr_at == behind(r, u_dut.wr_ptr_q[r], 32'(u_dut.count_q)));
-        a_room:  assert (!room[r] || 32'(fill[r]) + RoomBlocks <= RingBlocks);
-        if (wr_i && u_dut.fits && wr_ring_i == 1'(r)) a_free: assert (32'(fill[r]) + 32'(u_dut.count_q) < RingBlocks);
+        a_bound: assert (32'(fill[r]) <= Cap);
+        a_sum:   assert (8'(fill[r]) == 8'(to_read_q) + lengths);
+        a_room:  assert (!room[r] || 32'(fill[r]) + RoomBlocks <= Cap);
+        if (wr_i && u_dut.fits && wr_ring_i == 1'(r)) a_free: assert (32'(fill[r]) + 32'(u_dut.count_q) < Cap);
         if (rd_en_i && rd_ring_i == 1'(r)) a_used: assert (fill[r] != '0);
-
-        h_some:    assert (u_dut.some_q[r] == (u_dut.stored_q[r] != '0));
-        if (u_dut.drop_q[r]) h_drop: assert (u_dut.drop_ring_q == 1'(r) && 32'(u_dut.drop_blocks_q) <= RoomBlocks &&
-                                             to_read_q == '0);
-        if (rd_en_i && rd_ring_i == 1'(r)) a_place_read: assert (!u_dut.drop_q[r]);
-        h_packets: assert (u_dut.wr_pkt_q[r] == behind(r, u_dut.rd_pkt_q[r], 32'(u_dut.stored_q[r])));
-        h_beats:   assert (u_dut.rd_ptr_q[r] >= at_t'(r * RingBlocks) && 32'(u_dut.rd_ptr_q[r]) < (r + 1) * RingBlocks);
-        h_pkts:    assert (u_dut.rd_pkt_q[r] >= at_t'(r * RingBlocks) && 32'(u_dut.rd_pkt_q[r]) < (r + 1) * RingBlocks);
-        h_queued:  assert (32'(queued) + 32'(to_read_q) <= 32'(fill[r]));
-        h_heads:   assert (u_dut.heads[r] + 2'(fetching) <= 2'd2 && u_dut.heads[r] <= 2'd2);
-        h_fifo:    assert (u_dut.gen_head[r].u_head.wr_ptr_q ==
-                           u_dut.gen_head[r].u_head.rd_ptr_q + 1'(u_dut.heads[r][0]));
-        if (u_dut.heads[r] != 2'd0) h_head_0: assert (head_bytes[r] != '0 && 32'(head_bytes[r]) <= RoomBlocks * 64);
-        if (u_dut.heads[r] == 2'd2) h_head_1: assert (u_dut.gen_head[r].u_head.gen_regs.mem[slot_1] != '0 &&
-          32'(u_dut.gen_head[r].u_head.gen_regs.mem[slot_1]) <= RoomBlocks * 64);
-        if (fetching)
-          h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
         // Inside a packet its ring keeps the room it had.
-        if (!first_q && ring_q == 1'(r)) h_inside: assert (32'(fill[r]) + RoomBlocks <= RingBlocks);
-        // ... and its next beat goes behind those that have come.
-        if (!first_q && ring_q == 1'(r))
-          h_at: assert (u_dut.wr_at_q == behind(r, u_dut.wr_ptr_q[r], 32'(u_dut.count_q)));
+        if (!first_q && ring_q == 1'(r)) h_inside: assert (32'(fill[r]) + RoomBlocks <= Cap);
       end
+    end
+  end
+
+  // ---- Lengths of VL0: in the RAM, on the way out of it, in the two places in front ---------------------------
+  logic [7:0]    waiting [RingPkts + 1];
+  logic [7:0]    in_heads, in_flight;
+  logic          slot_1;
+  logic [PktW:0] stored;
+
+  assign waiting[0] = '0;
+  assign stored     = u_dut.stored_q[0];
+  for (genvar i = 0; i < int'(RingPkts); i++) begin : gen_length
+    logic [PacketW-1:0] length;
+    assign length = u_dut.u_lengths.mem[pkt_t'(u_dut.rd_pkt_q[0] + pkt_t'(i))];
+    assign waiting[i + 1] = waiting[i] + ((i < stored) ? blocks_of(length) : 8'd0);
+    always_comb begin
+      if (!rst_q && i < stored) h_length: assert (length != '0 && 32'(length) <= RoomBlocks * 64);
+    end
+  end
+
+  assign in_flight = u_dut.fetch_q ? blocks_of(u_dut.u_lengths.rdata_q) : 8'd0;
+  assign slot_1    = ~u_dut.gen_head[0].u_head.rd_ptr_q;
+  assign in_heads  = (u_dut.heads[0] != 2'd0 ? blocks_of(head_bytes[0]) : 8'd0) +
+                     (u_dut.heads[0] == 2'd2 ? blocks_of(u_dut.gen_head[0].u_head.gen_regs.mem[slot_1]) : 8'd0);
+  assign gen_ring[0].lengths = waiting[RingPkts] + in_flight + in_heads;
+
+  always_comb begin
+    if (!rst_q) begin
+      a_stored:  assert (32'(stored) <= RingPkts && (!room[0] || 32'(stored) < RingPkts));
+      if (!first_q && !ring_q) h_stored: assert (32'(stored) < RingPkts);
+      h_vl:      assert (!u_dut.fetch_q || u_dut.fetch_vl_q == '0);
+      h_some:    assert (u_dut.some_q[0] == (stored != '0));
+      h_packets: assert (u_dut.wr_pkt_q[0] == pkt_t'(u_dut.rd_pkt_q[0] + pkt_t'(stored)));
+      h_heads:   assert (u_dut.heads[0] + 2'(u_dut.fetch_q) <= 2'd2 && u_dut.heads[0] <= 2'd2);
+      h_fifo:    assert (u_dut.gen_head[0].u_head.wr_ptr_q ==
+                         u_dut.gen_head[0].u_head.rd_ptr_q + 1'(u_dut.heads[0][0]));
+      if (u_dut.heads[0] != 2'd0) h_head_0: assert (head_bytes[0] != '0 && 32'(head_bytes[0]) <= RoomBlocks * 64);
+      if (u_dut.heads[0] == 2'd2) h_head_1: assert (u_dut.gen_head[0].u_head.gen_regs.mem[slot_1] != '0 &&
+        32'(u_dut.gen_head[0].u_head.gen_regs.mem[slot_1]) <= RoomBlocks * 64);
+      if (u_dut.fetch_q)
+        h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
+    end
+  end
+
+  // ---- Lengths of VL15 ------------------------------------------------------------------------------------------
+  logic [7:0] vl15 [Vl15Blocks + 1];
+
+  assign vl15[0] = '0;
+  for (genvar i = 0; i < int'(Vl15Blocks); i++) begin : gen_vl15
+    logic [PacketW-1:0] length;
+    assign length = u_dut.u_vl15.gen_regs.mem[at_t'(u_dut.u_vl15.rd_ptr_q + i)];
+    assign vl15[i + 1] = vl15[i] + ((i < u_dut.u_vl15.count_q) ? blocks_of(length) : 8'd0);
+    always_comb begin
+      if (!rst_q && i < u_dut.u_vl15.count_q) h_vl15: assert (length != '0 && 32'(length) <= RoomBlocks * 64);
+    end
+  end
+  assign gen_ring[1].lengths = vl15[Vl15Blocks];
+
+  always_comb begin
+    if (!rst_q) begin
+      h_vl15_fifo: assert (32'(u_dut.u_vl15.count_q) <= Vl15Blocks && u_dut.u_vl15.wr_ptr_q ==
+                           at_t'(u_dut.u_vl15.rd_ptr_q + u_dut.u_vl15.count_q));
     end
   end
 

@@ -7,7 +7,7 @@ module hca_link
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls       = NumVlsDefault,      // data VLs built: 1, 2, 4, 8, 15
-  parameter int unsigned TxVlBytes    = tx_vl_bytes(NumVls),
+  parameter int unsigned TxPoolBlocks = tx_pool_blocks(NumVls),   // transmit rings, all VLs
   parameter int unsigned RxVlBytes    = rx_vl_bytes(NumVls),
   parameter int unsigned Vl15Bytes    = Vl15BytesDefault,
   parameter int unsigned TxOpenBytes  = TxOpenDefault,
@@ -54,7 +54,6 @@ module hca_link
   input  logic [15:0]      rx_hold_i        // VLs whose receive ring is not drained: a test's knob, else 0
 );
 
-  localparam int unsigned TxBlocks = TxVlBytes / 64;
   localparam int unsigned RxBlocks = RxVlBytes / 64;
   localparam int unsigned XoffBlocks = RxBlocks / 2;
   localparam int unsigned XonBlocks = RxBlocks / 4;
@@ -143,10 +142,10 @@ module hca_link
   phy_t                    out;
 
   hca_link_tx #(
-    .NumVls     (NumVls),
-    .TxVlBytes  (TxVlBytes),
-    .Vl15Bytes  (Vl15Bytes),
-    .TxOpenBytes(TxOpenBytes)
+    .NumVls      (NumVls),
+    .TxPoolBlocks(TxPoolBlocks),
+    .Vl15Bytes   (Vl15Bytes),
+    .TxOpenBytes (TxOpenBytes)
   ) u_tx (
     .clk_i(clk_tx_i), .rst_i, .cfg_i(cfg), .phy_up_i,
     .tbl_we_i(tbl_we), .tbl_low_i(tbl_low), .tbl_idx_i(tbl_idx), .tbl_i(tbl),
@@ -177,7 +176,7 @@ module hca_link
   end
 
   hca_link_stats #(
-    .TxBlocks(TxBlocks),
+    .TxBlocks(TxRingBlocks),
     .RxBlocks(RxBlocks),
     .XoffBlocks(XoffBlocks),
     .XonBlocks(XonBlocks)

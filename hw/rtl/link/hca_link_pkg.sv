@@ -20,14 +20,10 @@ package hca_link_pkg;
   localparam int unsigned TxOpenDefault    = 24576;  // a VL with less than this made and not sent is open
   localparam int unsigned AheadW           = 14;     // blocks of a VL on their way to its ring
 
-  // Rings of one data VL. Each gives some blocks for the ring of VL15, for which there would be block RAMs of its own.
+  // Rings of one data VL, receive. Each gives some blocks for the ring of VL15, for which there would be block RAMs of
+  // its own.
   function automatic int unsigned vl15_share(int unsigned vls);
     return DataBytes * ((Vl15BytesDefault / DataBytes + vls - 1) / vls);
-  endfunction
-
-  // Transmit: what is open, two packets more of each scheduler, and room for the longest one.
-  function automatic int unsigned tx_vl_bytes(int unsigned vls);
-    return 49152 - vl15_share(vls);
   endfunction
 
   function automatic int unsigned rx_vl_bytes(int unsigned vls);
@@ -101,6 +97,33 @@ package hca_link_pkg;
   localparam int unsigned CreditMax  = 2048;  // blocks that a receiver may promise
   // Longest packet taken: 4096 bytes and every header (InfiniBand 4192, Ethernet with a VLAN tag 4206).
   localparam int unsigned MaxBlocks  = 66;
+
+  // ---- Transmit rings: one pool -----------------------------------------------------------------------
+  localparam int unsigned TxPageBlocks  = 8;
+  localparam int unsigned TxRingBlocks  = 1023;            // of a VL, at most: more than its gate lets in
+  localparam int unsigned TxRingPkts    = 512;             // packets of a VL
+  localparam int unsigned TxGuardBlocks = 2 * MaxBlocks;   // what a VL has in any case
+
+  // Multiples of 512, the depth of a block RAM, that leave hca_tx_gate some 500 blocks or more to share.
+  function automatic int unsigned tx_pool_blocks(int unsigned vls);
+    return (vls == 1) ? 1024 : (vls == 2) ? 1536 : (vls <= 4) ? 2048 : (vls <= 8) ? 2560 : 3584;
+  endfunction
+
+  // Blocks of a pool that no VL may count on: packets decided before a gate is seen shut (README.md) and the one for
+  // which the door needs room; what a drop has not given back; pages half used; VL15.
+  function automatic int unsigned tx_slop_blocks(int unsigned vls, int unsigned vl15_blocks);
+    int unsigned pages;   // of a packet
+    pages = (MaxBlocks + TxPageBlocks - 1) / TxPageBlocks;
+    return 8 * MaxBlocks + (2 * pages + 1) * TxPageBlocks + 2 * (vls + 1) * TxPageBlocks +
+           2 * vl15_blocks + 4 * TxPageBlocks;
+  endfunction
+
+  // What is left to share; 0: the pool is too small.
+  function automatic int unsigned tx_shared_blocks(int unsigned vls, int unsigned vl15_blocks, int unsigned pool);
+    int unsigned taken;
+    taken = tx_slop_blocks(vls, vl15_blocks) + vls * TxGuardBlocks;
+    return (pool > taken) ? pool - taken : 0;
+  endfunction
 
   // Blocks of a packet: its bytes from the LRH to the VCRC, in 64s, rounded up. It is also the number of beats.
   function automatic logic [BlocksW-1:0] blocks_of(logic [PacketW-1:0] bytes);

@@ -8,10 +8,10 @@ module hca_link_tx
   import hca_pkg::*;
   import hca_link_pkg::*;
 #(
-  parameter int unsigned NumVls      = NumVlsDefault,
-  parameter int unsigned TxVlBytes   = tx_vl_bytes(NumVls),
-  parameter int unsigned Vl15Bytes   = Vl15BytesDefault,
-  parameter int unsigned TxOpenBytes = TxOpenDefault
+  parameter int unsigned NumVls       = NumVlsDefault,
+  parameter int unsigned TxPoolBlocks = tx_pool_blocks(NumVls),
+  parameter int unsigned Vl15Bytes    = Vl15BytesDefault,
+  parameter int unsigned TxOpenBytes  = TxOpenDefault
 ) (
   input  logic                    clk_i,
   input  logic                    rst_i,
@@ -52,8 +52,8 @@ module hca_link_tx
   localparam int unsigned Rings      = NumVls + 1;
   localparam int unsigned RingW      = $clog2(Rings);
   localparam int unsigned VlW        = (NumVls > 1) ? $clog2(NumVls) : 1;
-  localparam int unsigned RingBlocks = TxVlBytes / 64;
-  localparam int unsigned FillW      = $clog2(RingBlocks) + 1;
+  localparam int unsigned Vl15Blocks = Vl15Bytes / 64;
+  localparam int unsigned FillW      = $clog2(TxRingBlocks + 1);
   localparam logic [RingW-1:0] Vl15Ring = RingW'(NumVls);
 
   logic data_ok, running;   // the port state lets data in; and out at this moment
@@ -65,6 +65,7 @@ module hca_link_tx
   logic [Rings-1:0] may_begin, goes_on_q, wr, full;   // of each ring: the packet at the door, the one under way
   logic [RingW-1:0] ring, ring_now, ring_q;
   logic [Rings-1:0] room;
+  logic             door_shut;                   // for whatever begins
   logic             is_vl15, vl15_lawful, vl15_ok, operational;
 
   assign is_vl15     = cfg_i.ib && mac_vl_i == Vl15;
@@ -88,8 +89,8 @@ module hca_link_tx
   assign may_begin[NumVls] = is_vl15 && vl15_ok && vl15_lawful;
   assign full[NumVls]      = 1'b0;
 
-  assign mac_ready_o = !first_q || full == '0;
-  assign wr          = (first_q ? may_begin : goes_on_q) & {Rings{mac_valid_i}};
+  assign mac_ready_o = !first_q || (full == '0 && !door_shut);
+  assign wr          = (first_q ? may_begin & {Rings{!door_shut}} : goes_on_q) & {Rings{mac_valid_i}};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) first_q <= 1'b1;
@@ -105,20 +106,21 @@ module hca_link_tx
   logic [Rings-1:0][PacketW-1:0] head_bytes;
   logic [Rings-1:0][FillW-1:0]   fill;
   logic [Rings-1:0][BlocksW-1:0] head_blocks;
-  logic                          pop, drop, rd_en, too_long;
+  logic                          pop, drop, drop_busy, rd_en, rd_hold, too_long;
   logic [Rings-1:0]              pops, drops, gone;   // the same of each ring; either
   logic [RingW-1:0]              pop_ring, drop_ring_q, rd_ring;
   mac_t                          rd_beat;
 
   hca_vl_queue #(
     .NumVls    (NumVls),
-    .RingBlocks(RingBlocks),
-    .Vl15Blocks(Vl15Bytes / 64)
+    .PoolBlocks(TxPoolBlocks),
+    .Vl15Blocks(Vl15Blocks)
   ) u_queue (
-    .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .long_o(too_long),
+    .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .wait_o(door_shut),
+    .long_o(too_long),
     .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(head_blocks), .pop_i(pops), .drop_i(drops),
-    .drop_ring_i(drop_ring_q),
-    .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
+    .drop_ring_i(drop_ring_q), .busy_o(drop_busy),
+    .rd_en_i(rd_en), .rd_ring_i(rd_ring), .hold_o(rd_hold), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
   );
 
   // ---- Who may send: credits or pauses -------------------------------------------------------------------
@@ -273,7 +275,8 @@ module hca_link_tx
   phy_t       rd_ctl_beat_q;
   logic [2:0] out_count;
 
-  assign rd_go    = cur_valid_q && (out_count + 3'(rd_q)) < 3'd4;
+  // A packet behind one that was dropped may have to wait for its first beat.
+  assign rd_go    = cur_valid_q && (out_count + 3'(rd_q)) < 3'd4 && (!rd_hold || cur_ctl_q);
   assign rd_en    = rd_go && !cur_ctl_q;
   assign rd_ring  = cur_ring_q;
 
@@ -311,7 +314,7 @@ module hca_link_tx
   assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
   assign at_door = mac_valid_i && mac_ready_o && first_q && (refuse || discard);
   assign drop    = head_valid[drop_ring_q] && (flush || (expires && old_q[drop_ring_q])) &&
-                   !door_refused_q && !door_discard_q &&   // one discard a cycle, for the counter
+                   !drop_busy && !door_refused_q && !door_discard_q &&   // one discard a cycle, for the counter
                    !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
                    !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
 
@@ -339,11 +342,22 @@ module hca_link_tx
   end
 
   // ---- What the others see -------------------------------------------------------------------------------
+  logic [NumVls-1:0] open;
+
+  hca_tx_gate #(
+    .NumVls    (NumVls),
+    .FillW     (FillW),
+    .OpenBlocks(TxOpenBytes / 64),
+    .Shared    (tx_shared_blocks(NumVls, Vl15Blocks, TxPoolBlocks))
+  ) u_gate (
+    .clk_i, .rst_i, .fill_i(fill[NumVls-1:0]), .ahead_i, .open_o(open)
+  );
+
   always_comb begin
     vl_open_o = '1;
     fill_o    = '0;
     for (int unsigned v = 0; v < NumVls; v++) begin
-      vl_open_o[v] = 32'(fill[v]) + 32'(ahead_i[v]) < TxOpenBytes / 64 || (cfg_i.ib && !cfg_i.vl_mask[v]);
+      vl_open_o[v] = open[v] || (cfg_i.ib && !cfg_i.vl_mask[v]);
       fill_o[v]    = 12'(fill[v]);
     end
     fill_o[15] = 12'(fill[NumVls]);

@@ -5,7 +5,7 @@ module link_pair_bench
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls       = 8,
-  parameter int unsigned TxVlBytes    = hca_link_pkg::tx_vl_bytes(NumVls),
+  parameter int unsigned TxPoolBlocks = hca_link_pkg::tx_pool_blocks(NumVls),
   parameter int unsigned TxOpenBytes  = 16384,
   parameter int unsigned RxVlBytes    = hca_link_pkg::rx_vl_bytes(NumVls),
   parameter int unsigned FcpMaxCycles = 2048,
@@ -78,7 +78,7 @@ module link_pair_bench
   for (genvar s = 0; s < 2; s++) begin : gen_side
     link_side #(
       .NumVls      (NumVls),
-      .TxVlBytes   (TxVlBytes),
+      .TxPoolBlocks(TxPoolBlocks),
       .TxOpenBytes (TxOpenBytes),
       .RxVlBytes   (RxVlBytes),
       .FcpMaxCycles(FcpMaxCycles),

@@ -4,7 +4,7 @@ module link_side
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls       = 8,
-  parameter int unsigned TxVlBytes    = hca_link_pkg::tx_vl_bytes(NumVls),
+  parameter int unsigned TxPoolBlocks = hca_link_pkg::tx_pool_blocks(NumVls),
   parameter int unsigned TxOpenBytes  = 16384,
   parameter int unsigned RxVlBytes    = hca_link_pkg::rx_vl_bytes(NumVls),
   parameter int unsigned FcpMaxCycles = 2048,
@@ -83,7 +83,7 @@ module link_side
 
   hca_link #(
     .NumVls      (NumVls),
-    .TxVlBytes   (TxVlBytes),
+    .TxPoolBlocks(TxPoolBlocks),
     .TxOpenBytes (TxOpenBytes),
     .RxVlBytes   (RxVlBytes),
     .FcpMaxCycles(FcpMaxCycles),
