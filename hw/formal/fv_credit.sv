@@ -98,7 +98,7 @@ module fv_credit #(
       if (hear_i) told_q <= told_q + hear_more_i;
       left_q   <= left_q + near_q - sent;
       near_q   <= more;
-      far_q    <= far_q - more + part_t'(pop_i) + (resync ? good_q : '0);
+      far_q    <= far_q - more + part_t'(u_ring.pop_q) + (resync ? good_q : '0);
       flying_q <= flying_q + sent - arrived;
       lost_q   <= lost_next;
       if (fcp_i) good_q <= lost_next;
@@ -112,7 +112,7 @@ module fv_credit #(
       if (send_i) m_send: assume (ok || (allowed_q && ask_blocks_i == held_blocks_q));
       if (arrive_i) m_arrive: assume (arrive_blocks_i != '0 && 32'(arrive_blocks_i) <= 32'(flying_q) && !fcp_i);
       if (take_i) m_take: assume (packet);
-      if (pop_i) m_pop: assume (used != '0);
+      if (pop_i) m_pop: assume (used != part_t'(u_ring.pop_q));  // the one read before still counts
       if (hear_i) m_hear: assume (32'(hear_more_i) <= 32'(far_q));
     end
   end
@@ -131,6 +131,7 @@ module fv_credit #(
       a_left:   assert (u_tx.fccl_q == fctbs + 12'(left_q) && left == (u_tx.promised_q ? 12'(left_q) : 12'd0));
       a_far:    assert (fccl == told_q + 12'(far_q));
 
+      h_read:   assert (!u_ring.pop_q || used != '0);
       h_near:   assert (told_q == u_tx.fccl_q + 12'(near_q));
       h_upd:    assert (upd ? heard.fccl == told_q : near_q == '0);
       if (allowed_q) h_allowed: assert (32'(held_blocks_q) <= 32'(left_q));

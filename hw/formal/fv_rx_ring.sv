@@ -20,8 +20,8 @@ module fv_rx_ring #(
 
   logic            rst_q = 1'b1;
   logic [PtrW-1:0] wr_ptr, rd_ptr, slots;
-  logic [PtrW:0]   used;
-  logic            packet;
+  logic [PtrW:0]   used, in_ring;
+  logic            packet, popped;
   logic [11:0]     abr, fccl, told_q, left, arrived, promised, skipped, may_come;
 
   always_ff @(posedge clk_i) rst_q <= 1'b0;
@@ -41,8 +41,11 @@ module fv_rx_ring #(
   // came here and the promise (the difference was lost); packets come out of what is left behind that.
   assign arrived  = fcp_i ? fcp_fctbs_i : abr;
   assign left     = told_q - abr;
+  // A slot that was read counts as used for a cycle more (popped), so there is something to read where it is not.
   assign slots    = (wr_ptr < rd_ptr) ? wr_ptr + PtrW'(Blocks) - rd_ptr : wr_ptr - rd_ptr;
   assign promised = fccl - abr;
+  assign popped   = u_dut.pop_q;
+  assign in_ring  = used - (PtrW + 1)'(popped);
   assign skipped  = fcp_fctbs_i - abr;
   assign may_come = told_q - arrived;
 
@@ -51,7 +54,7 @@ module fv_rx_ring #(
       if (fcp_i) m_fcp: assume (skipped <= left);
       if (commit_i) m_commit: assume (commit_blocks_i != '0 && 12'(commit_blocks_i) <= may_come);
       if (take_i) m_take: assume (packet);
-      if (pop_i) m_pop: assume (used != '0);
+      if (pop_i) m_pop: assume (used != (PtrW + 1)'(popped));
     end
   end
 
@@ -59,7 +62,8 @@ module fv_rx_ring #(
     if (!rst_q) begin
       a_bound:   assert (32'(used) <= Blocks);
       a_promise: assert (32'(promised) + 32'(used) == Blocks);
-      a_slots:   assert (slots == ((32'(used) == Blocks) ? '0 : used[PtrW-1:0]));
+      a_slots:   assert (slots == ((32'(in_ring) == Blocks) ? '0 : in_ring[PtrW-1:0]));
+      h_read:    assert (!popped || used != '0);
       h_places:  assert (32'(wr_ptr) < Blocks && 32'(rd_ptr) < Blocks);
       // What the peer may still send always has a free slot.
       h_told:    assert (32'(left) + 32'(used) <= Blocks);

@@ -50,7 +50,26 @@ module hca_link_rx
     last_of_each[NumVls] = AddrW'(Slots - 1);
   endfunction
 
-  localparam places_t Last = last_of_each();
+  function automatic places_t first_of_each();
+    for (int unsigned r = 0; r <= NumVls; r++) first_of_each[r] = AddrW'(r * Blocks);
+  endfunction
+
+  localparam places_t Last  = last_of_each();
+  localparam places_t First = first_of_each();
+
+  // blocks_used + beat >= blocks: the carry out of one chain behind a carry-save row with what is left to a power of two.
+  function automatic logic no_slot(logic [FillW-1:0] blocks_used, int unsigned blocks, logic [BlocksW-1:0] beat);
+    localparam int unsigned SumW = ((FillW > BlocksW) ? FillW : BlocksW) + 1;
+    logic [SumW-1:0] a, b, c, sums, carries;
+    logic [SumW+1:0] total;
+    a       = SumW'(blocks_used);
+    b       = SumW'(beat);
+    c       = SumW'((1 << SumW) - blocks);
+    sums    = a ^ b ^ c;
+    carries = (a & b) | (c & (a | b));
+    total   = (SumW + 2)'(sums) + {1'b0, carries, 1'b0};
+    return total[SumW];
+  endfunction
 
   // ---- Rings ---------------------------------------------------------------------------------------
   logic                       flush, flush_q, clear;
@@ -58,7 +77,7 @@ module hca_link_rx
   places_t                    wr_ptr, rd_ptr;         // addresses in the RAM
   logic [NumVls:0][FillW-1:0] used;
   logic [RingW-1:0]           wr_ring, rd_ring;
-  logic                       full, write, commit, re;
+  logic                       full, write, good, re;
   logic [BlocksW-1:0]         index, commit_blocks;
   logic [AddrW-1:0]           waddr, raddr;
   mac_t                       wr_beat, rdata;
@@ -91,7 +110,7 @@ module hca_link_rx
     .write_o        (write),
     .beat_o         (wr_beat),
     .beat_index_o   (index),
-    .commit_o       (commit),
+    .good_o         (good),
     .commit_blocks_o(commit_blocks),
     .link_valid_o   (link_valid),
     .ctl_valid_o    (ctl_valid),
@@ -134,7 +153,7 @@ module hca_link_rx
     logic [$clog2(RingBlocks):0] ring_used;
     logic [11:0]                 abr, fccl;
 
-    assign commit_to[r] = commit && wr_ring == RingW'(r);
+    assign commit_to[r] = good && wr_ring == RingW'(r) && !full;
     assign pop_from[r]  = re && rd_ring == RingW'(r);
     assign hold[r]      = hold_i[(r == NumVls) ? 15 : r];
     assign used[r]      = FillW'(ring_used);
@@ -173,15 +192,26 @@ module hca_link_rx
   end
 
   // ---- RAM -----------------------------------------------------------------------------------------
-  always_comb begin
-    logic [AddrW-1:0] at;
-    logic             wraps;
-    at    = wr_ptr[wr_ring];
-    wraps = AddrW'(index) > Last[wr_ring] - at;
-    full  = (FillW + 1)'(used[wr_ring]) + (FillW + 1)'(index) >=
-            (FillW + 1)'((wr_ring == RingW'(NumVls)) ? Vl15Blocks : Blocks);
-    waddr = (wraps ? at - AddrW'((wr_ring == RingW'(NumVls)) ? Vl15Blocks : Blocks) : at) + AddrW'(index);
-    raddr = rd_ptr[rd_ring];
+  // Room is compared for VL15 and for the others side by side, each with what its ring may have used before this beat.
+  localparam int unsigned VlW = (NumVls > 1) ? $clog2(NumVls) : 1;
+
+  logic             of_vl15;
+  logic [FillW-1:0] vl_used;
+
+  assign of_vl15 = wr_ring == RingW'(NumVls);
+  assign vl_used = used[RingW'(VlW'(wr_ring))];
+
+  assign full    = of_vl15 ? no_slot(used[NumVls], Vl15Blocks, index) : no_slot(vl_used, Blocks, index);
+
+  // A packet's first beat goes to its ring's write pointer, each other one behind the beat before it. One that is not
+  // written moves nothing: its packet is not good.
+  logic [AddrW-1:0] waddr_q;
+
+  assign waddr = first ? wr_ptr[wr_ring] : (waddr_q == Last[wr_ring]) ? First[wr_ring] : waddr_q + 1'b1;
+  assign raddr = rd_ptr[rd_ring];
+
+  always_ff @(posedge clk_i) begin
+    if (write) waddr_q <= waddr;
   end
 
   hca_ram_1r1w #(

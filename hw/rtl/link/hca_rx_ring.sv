@@ -31,7 +31,7 @@ module hca_rx_ring
 
   logic [AddrW-1:0] wr_ptr_q, rd_ptr_q;
   logic [PtrW:0]    packets_q;
-  logic             wraps;
+  logic             packet_q, pop_q, wraps;   // packet_q: packets_q is not 0
 
   assign wraps = AddrW'(commit_blocks_i) > Last - wr_ptr_q;
 
@@ -40,10 +40,14 @@ module hca_rx_ring
       wr_ptr_q  <= AddrW'(First);
       rd_ptr_q  <= AddrW'(First);
       packets_q <= '0;
+      packet_q  <= 1'b0;
+      pop_q     <= 1'b0;
     end else begin
       if (commit_i) wr_ptr_q <= (wr_ptr_q - (wraps ? AddrW'(Blocks) : '0)) + AddrW'(commit_blocks_i);
       if (pop_i) rd_ptr_q <= (rd_ptr_q == Last) ? AddrW'(First) : rd_ptr_q + 1'b1;
       packets_q <= packets_q + (PtrW + 1)'(commit_i) - (PtrW + 1)'(take_i);
+      packet_q  <= commit_i || (packet_q && !(take_i && packets_q == (PtrW + 1)'(1)));
+      pop_q     <= pop_i;
     end
   end
 
@@ -57,7 +61,7 @@ module hca_rx_ring
     .fcp_fctbs_i,
     .recv_i       (commit_i),
     .recv_blocks_i(commit_blocks_i),
-    .free_i       (pop_i),
+    .free_i       (pop_q),
     .abr_o,
     .fccl_o,
     .used_o
@@ -65,6 +69,12 @@ module hca_rx_ring
 
   assign wr_ptr_o = wr_ptr_q;
   assign rd_ptr_o = rd_ptr_q;
-  assign packet_o = packets_q != '0;
+  assign packet_o = packet_q;
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (packet_q == (packets_q != '0)) else $error("hca_rx_ring: a packet is forgotten or made up");
+  end
+`endif
 
 endmodule

@@ -25,7 +25,7 @@ module hca_rx_sort
   output logic               write_o,
   output mac_t               beat_o,
   output logic [BlocksW-1:0] beat_index_o,
-  output logic               commit_o,         // with the last beat: the packet is good
+  output logic               good_o,           // with the last beat: the packet is good, if !full_i
   output logic [BlocksW-1:0] commit_blocks_o,
   // Link packets and MAC control frames without symbol error.
   output logic               link_valid_o,
@@ -42,6 +42,7 @@ module hca_rx_sort
   logic       in_first_q, s1_valid_q, s1_first_q, s1_err_q;
   phy_t       s1_q;
   logic [3:0] vl, vl_q;
+  logic [RingW-1:0] ring_q;
   logic [2:0] prio;
   logic [1:0] lnh;
   logic       is_ctl, is_ctl_q, vl_ok, vl_ok_q, state_ok, state_ok_q;
@@ -84,6 +85,7 @@ module hca_rx_sort
     end
     if (phy_valid_i && in_first_q) begin
       vl_q       <= cfg_i.ib ? vl : {1'b0, prio};
+      ring_q     <= !cfg_i.ib ? RingW'({1'b0, prio} & 4'(PrioMask)) : (vl == Vl15) ? RingW'(NumVls) : RingW'(vl);
       is_ctl_q   <= is_ctl;
       vl_ok_q    <= vl_ok;
       state_ok_q <= state_ok;
@@ -133,15 +135,16 @@ module hca_rx_sort
     end
   end
 
-  always_comb begin
-    if (cfg_i.ib) ring_o = (vl_q == Vl15) ? RingW'(NumVls) : RingW'(vl_q);
-    else ring_o = RingW'(vl_q & 4'(PrioMask));
-  end
+  // Whether there is room is known last: what is behind it puts it last too.
+  logic good;
 
+  assign good            = judge && !err && !s1_q.link && !is_ctl_q && state_ok_q && vl_ok_q && !bad &&
+                           (s1_first_q || !full_q);
+  assign ring_o          = ring_q;
   assign write_o         = data_beat && fine && !err;
   assign beat_o          = '{last: s1_q.last, len_bytes: s1_q.len_bytes, data: s1_q.data};
   assign beat_index_o    = index;
-  assign commit_o        = ev.packet;
+  assign good_o          = good;
   assign commit_blocks_o = index + 1'b1;
   assign link_valid_o    = s1_valid_q && s1_q.link && !err;
   assign ctl_valid_o     = s1_valid_q && !s1_q.link && is_ctl_q && s1_first_q && !err && state_ok_q;
