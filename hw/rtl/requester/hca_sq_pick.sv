@@ -107,22 +107,14 @@ module hca_sq_pick #(
   assign pick    = found_q && wanted;
   assign picked  = pick ? grant : '0;
 
-  // Whether the lowest one has news is found beside the search for it: three to a LUT, each with what it would say.
-  function automatic logic lowest_says(logic [Slots-1:0] bits, logic [Slots-1:0] says);
-    logic [Slots+1:0] some, word;
-    some = (Slots + 2)'(bits);
-    word = (Slots + 2)'(says);
-    for (int unsigned width = Slots; width > 1; width = (width + 2) / 3) begin
-      for (int unsigned i = 0; i < (width + 2) / 3; i++) begin
-        word[i] = some[3*i] ? word[3*i] : some[3*i+1] ? word[3*i+1] : word[3*i+2];
-        some[i] = some[3*i] || some[3*i+1] || some[3*i+2];
-      end
-      for (int unsigned i = (width + 2) / 3; i < width; i++) {some[i], word[i]} = '0;
-    end
-    return word[0];
-  endfunction
+  // Its number, and whether it has news, are found beside the chain for all that hangs on each slot.
+  logic picked_news, unused_none, unused_wraps, unused_note;
+  logic [SlotW-1:0] unused_behind;
 
-  hca_onehot_index #(.N(Slots)) u_idx (.onehot_i(grant), .idx_o(idx));
+  hca_low_index #(.N(Slots)) u_low (
+    .bits_i(from_q), .notes_i(active_q), .place_i('0), .none_o(unused_none), .idx_o(idx), .note_o(picked_news),
+    .wraps_o(unused_wraps), .behind_o(unused_behind), .behind_note_o(unused_note)
+  );
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -150,7 +142,7 @@ module hca_sq_pick #(
     end
     if (sent_i) rated_last_q <= rated_i[busy_slot_i];
     if (pick) next_slot_o <= idx;
-    if (pick) next_parked_o <= !lowest_says(from_q, active_q);
+    if (pick) next_parked_o <= !picked_news;
   end
 
 `ifndef SYNTHESIS
