@@ -27,7 +27,7 @@ package hca_link_pkg;
   endfunction
 
   function automatic int unsigned rx_vl_bytes(int unsigned vls);
-    return 32768 - vl15_share(vls);
+    return (SmallPools ? 24576 : 32768) - vl15_share(vls);
   endfunction
 
   // ---- Stream towards the PCS --------------------------------------------------------------------
