@@ -57,7 +57,8 @@ module hca_link_rx
   localparam places_t Last  = last_of_each();
   localparam places_t First = first_of_each();
 
-  // blocks_used + beat >= blocks: the carry out of one chain behind a carry-save row with what is left to a power of two.
+  // blocks_used + beat >= blocks: the carry out of one chain behind a carry-save row with what is left to a power of
+  // two.
   function automatic logic no_slot(logic [FillW-1:0] blocks_used, int unsigned blocks, logic [BlocksW-1:0] beat);
     localparam int unsigned SumW = ((FillW > BlocksW) ? FillW : BlocksW) + 1;
     logic [SumW-1:0] a, b, c, sums, carries;
