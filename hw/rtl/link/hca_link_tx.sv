@@ -326,8 +326,9 @@ module hca_link_tx
     end else begin
       // An empty queue stands still.
       if (head_valid != '0) begin
-        tick_q      <= tick_q + 1'b1;
-        drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
+        tick_q <= tick_q + 1'b1;
+        // None is passed by because the one before it has just lost a packet.
+        if (!drop_busy) drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
       end
       for (int unsigned r = 0; r < Rings; r++) begin
         if (!head_valid[r] || gone[r]) age_q[r] <= '0;

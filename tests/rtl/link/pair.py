@@ -18,7 +18,8 @@ ERRORS = ("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors
           "port_rcv_constraint_errors", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
           "vl15_dropped", "fcp_sent", "fcp_received", "lpcrc_errors", "vl_mismatch")
 VL15 = 15
-TX_RING, RX_RING = 768, 512    # blocks of a data VL, with its share of the ring of VL15, which has 16
+TX_RING = 1023    # blocks that a data VL has at most, of a pool
+RX_RING = 512     # blocks of a data VL, with its share of the ring of VL15, which has 16
 PERIOD = 2048                 # FcpMaxCycles
 OP_VLS = {1: 1, 2: 2, 4: 3, 8: 4, 15: 5}
 
@@ -57,7 +58,7 @@ class Pair:
         await self.run(20)
         self.vls = int(self.dut.num_vls_o.value)
         self.data = (1 << self.vls) - 1        # mask of the data VLs
-        self.tx_ring, self.rx_ring = (blocks - -(-16 // self.vls) for blocks in (TX_RING, RX_RING))
+        self.tx_ring, self.rx_ring = TX_RING, RX_RING - -(-16 // self.vls)
         for side in (0, 1):
             for i in range(16):
                 await self.row(side, ROW_LOW + i, ARB.pack(vl=i % self.vls, weight=33 if i < self.vls else 0))
