@@ -171,7 +171,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_LINK_ROWS 0x8bu
 /* Status word: link_status. */
 #define HCA_LINK_WORD_STATE 0x0u
-/* Status word: size of a VL's transmit ring in blocks of 64 bytes. */
+/* Status word: how many blocks of 64 bytes a VL's transmit ring holds at most, of a pool that all
+   share. */
 #define HCA_LINK_WORD_TX_RING 0x1u
 /* Status word: size of a VL's receive ring in blocks of 64 bytes. */
 #define HCA_LINK_WORD_RX_RING 0x2u

@@ -159,7 +159,7 @@ abi_consts! {
         LINK_ROWS = 139,
         /// Status word: link_status.
         LINK_WORD_STATE = 0,
-        /// Status word: size of a VL's transmit ring in blocks of 64 bytes.
+        /// Status word: how many blocks of 64 bytes a VL's transmit ring holds at most, of a pool that all share.
         LINK_WORD_TX_RING = 1,
         /// Status word: size of a VL's receive ring in blocks of 64 bytes.
         LINK_WORD_RX_RING = 2,

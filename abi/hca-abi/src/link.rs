@@ -230,7 +230,7 @@ layout! {
         lid set_lid: u16 [14, 0, 16] "ADDR-2";
         /// Bits 4n+3:4n are the VL of SL n; 15: the SL is unusable for data.
         sl2vl set_sl2vl: u64 [16, 0, 64] "VL-8";
-        /// Size of a VL's transmit ring in blocks of 64 bytes; 0: not told.
+        /// Blocks of 64 bytes that a VL's transmit ring holds at most, of a pool that all share; 0: not told.
         tx_ring set_tx_ring: u32 [24, 0, 32];
         /// Size of a VL's receive ring in blocks of 64 bytes; 0: not told.
         rx_ring set_rx_ring: u32 [28, 0, 32];

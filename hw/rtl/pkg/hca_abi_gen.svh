@@ -102,7 +102,7 @@ localparam int unsigned LinkRowCongestion = 32'h82;  // Table LINK: link_congest
 localparam int unsigned LinkRowDscp = 32'h83;  // Table LINK: first of the eight link_dscp.
 localparam int unsigned LinkRows = 32'h8b;  // Rows of a port that exist.
 localparam int unsigned LinkWordState = 32'h0;  // Status word: link_status.
-// Status word: size of a VL's transmit ring in blocks of 64 bytes.
+// Status word: how many blocks of 64 bytes a VL's transmit ring holds at most, of a pool that all share.
 localparam int unsigned LinkWordTxRing = 32'h1;
 // Status word: size of a VL's receive ring in blocks of 64 bytes.
 localparam int unsigned LinkWordRxRing = 32'h2;
