@@ -31,7 +31,10 @@ fn main() {
         println!("cargo:features={}", features(&names));
     }
     if let Ok(size) = env::var("HCA_VSIM_POOLS") {
-        assert!(size == "small", "HCA_VSIM_POOLS is '{size}': set it to small, or leave it out");
+        assert!(
+            size == "small",
+            "HCA_VSIM_POOLS is '{size}': set it to small, or leave it out"
+        );
         println!("cargo:small_pools=1");
     }
 }
