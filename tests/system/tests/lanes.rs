@@ -219,7 +219,7 @@ fn a_stuck_lane_slows_no_other() {
 #[test]
 fn all_stuck_lanes_leave_another_its_part() {
     let ratio = beside_stuck_lanes(7, 132);
-    assert!(ratio < 1.05, "{ratio}");
+    assert!(ratio < 1.25, "{ratio}");
 }
 
 /// How much longer WRITEs on lane 0 take beside others that are stuck, `blocks` at least in the ring of each.
@@ -282,7 +282,7 @@ fn beside_stuck_lanes(stuck: u8, blocks: u32) -> f64 {
     let beside = time_of_writes(&mut pair);
     let ratio = beside as f64 / alone as f64;
     println!("alone {alone} cycles, beside {stuck} stuck lanes {beside} cycles: {ratio:.4}");
-    let sent: u64 = vls()[1..=usize::from(stuck)]
+    let sent: u32 = vls()[1..=usize::from(stuck)]
         .iter()
         .map(|vl| vl.tx_packets())
         .sum();
