@@ -95,7 +95,9 @@ def struct(name):
 def constants():
     """Integer localparams of hca_pkg (limits) by name, of the default build."""
     limits = {"clog2": lambda value: (value - 1).bit_length(), "Funcs": FUNCS}
-    for name, text in re.findall(r"localparam int unsigned (\w+)\s*= ([^`;]+);", PKG.read_text()):
+    package = PKG.read_text().replace('`include "hca_pool_sizes.svh"', (PKG.parent / "hca_pool_sizes.svh").read_text())
+    for name, text in re.findall(r"localparam int unsigned (\w+)\s*= ([^`;]+);", package):
+        text = re.sub(r"SmallPools (\|\| |\? \w+ : )", "", text)   # these are the others
         text = re.sub(r"(.+) \? (.+) : (.+)", r"(\2) if (\1) else (\3)", text).replace("/", "//").replace("$", "")
         try:
             limits[name] = int(eval(text, {}, limits))  # noqa: S307  (a file of ours)
