@@ -124,16 +124,16 @@ module hca_vl_queue
     assign want[v]   = some_q[v] && (heads[v] + 2'(in_flight)) < 2'd2;
 
     hca_fifo #(
-      .Width(PacketW),
+      .Width(PacketW + BlocksW),
       .Depth(2)
     ) u_head (
       .clk_i, .rst_i,
       .in_valid_i (in_flight),
       .in_ready_o (unused_ready),
-      .in_i       (fetch_bytes),
+      .in_i       ({fetch_bytes, blocks_of(fetch_bytes)}),
       .out_valid_o(head_valid_o[v]),
       .out_ready_i(pop_i[v] || drop_i[v]),
-      .out_o      (head_bytes_o[v]),
+      .out_o      ({head_bytes_o[v], head_blocks_o[v]}),
       .count_o    (heads[v])
     );
   end
@@ -185,13 +185,12 @@ module hca_vl_queue
     .out_o      (head_bytes_o[NumVls]),
     .count_o    ()
   );
+  assign head_blocks_o[NumVls] = blocks_of(head_bytes_o[NumVls]);
 
   // ---- Fill --------------------------------------------------------------------------------------------------
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
     logic               rd;
     logic [BlocksW-1:0] gone, stored;
-
-    assign head_blocks_o[r] = blocks_of(head_bytes_o[r]);
 
     assign rd      = rd_en_i && rd_ring_i == RingW'(r);
     assign done[r] = wr_i[r] && wr_beat_i.last && ((r == int'(NumVls)) ? fits_vl15 : fits_data);
