@@ -8,8 +8,8 @@
 // the peer tells of receives that it has posted since. 31 in any ACK ends it until the send queue is initialised.
 //
 // Timing: what the job says is taken with start_i, the last time that it is high. From then on `oldest + credits` is
-// counted along with the oldest WQE (step_i), so that the end of a job compares two registers: same_o if the oldest WQE
-// is st_i's, next_o if it is the one behind it. Combinational from st_i on.
+// counted along with the oldest WQE (step_i), and so is the number behind it, so that the end of a job compares two
+// registers: same_o if the oldest WQE is st_i's, next_o if it is the one behind it. Combinational from st_i on.
 module hca_ack_credits
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -30,11 +30,12 @@ module hca_ack_credits
 
   logic        says_q, none_q, zero_q;  // of the answer: it has an ACK's code, 31, 0
   logic        last_q;                  // it is of the newest packet
-  wqe_idx_t    to_q;                    // oldest WQE and credits
+  wqe_idx_t    to_q, next_to_q;         // oldest WQE and credits; the one behind it and credits
   wqe_idx_t    same_gain, next_gain;
+  logic        same_all, next_all;      // the limit is there already
   logic        same_up, next_up, unused_bits;
 
-  assign unused_bits = ^{first_i, st_i, job_i};
+  assign unused_bits = ^{first_i, st_i, job_i, same_gain[WqeIndexBits-2:0], next_gain[WqeIndexBits-2:0]};
 
   always_ff @(posedge clk_i) begin
     if (start_i) begin
@@ -44,28 +45,31 @@ module hca_ack_credits
       zero_q <= job_i.syndrome[4:0] == '0;
       last_q <= job_i.psn + 24'd1 == mark_i;
       late_o <= job_i.kind == AjAck && job_i.syndrome[7:5] == '0 && job_i.psn + 24'd1 == first_i.una_psn;
-      to_q   <= first_i.una_wqe + credit_count(job_i.syndrome[4:0]);
-    end else if (step_i) begin
-      to_q <= to_q + 1'b1;
     end
+    if (start_i) to_q <= first_i.una_wqe + credit_count(job_i.syndrome[4:0]);
+    else if (step_i) to_q <= next_to_q;
+    if (start_i) next_to_q <= first_i.una_wqe + credit_count(job_i.syndrome[4:0]) + 1'b1;
+    else if (step_i) next_to_q <= next_to_q + 1'b1;
   end
 
-  // How far behind the limit that is.
+  // How far behind the limit that is; nothing at all is found beside it.
   assign same_gain   = to_q - st_i.credit.limit;
-  assign next_gain   = to_q + 1'b1 - st_i.credit.limit;
-  assign same_up     = !same_gain[WqeIndexBits-1] && same_gain != '0;
-  assign next_up     = !next_gain[WqeIndexBits-1] && next_gain != '0;
+  assign next_gain   = next_to_q - st_i.credit.limit;
+  assign same_up     = !same_gain[WqeIndexBits-1] && !same_all;
+  assign next_up     = !next_gain[WqeIndexBits-1] && !next_all;
+  hca_same #(.Width(WqeIndexBits)) u_same_all (.a_i(to_q), .b_i(st_i.credit.limit), .same_o(same_all));
+  hca_same #(.Width(WqeIndexBits)) u_next_all (.a_i(next_to_q), .b_i(st_i.credit.limit), .same_o(next_all));
   assign same_news_o = says_q && st_i.credit.on && (none_q || same_up);
   // Without a credit the limit is the oldest WQE, or before it.
-  assign same_dry_o  = says_q && st_i.credit.on && zero_q && last_q && (same_up || same_gain == '0);
-  assign next_dry_o  = says_q && st_i.credit.on && zero_q && last_q && (next_up || next_gain == '0);
+  assign same_dry_o  = says_q && st_i.credit.on && zero_q && last_q && !same_gain[WqeIndexBits-1];
+  assign next_dry_o  = says_q && st_i.credit.on && zero_q && last_q && !next_gain[WqeIndexBits-1];
 
   always_comb begin
     same_o    = st_i.credit;
     next_o    = st_i.credit;
     if (says_q && none_q) {same_o.on, next_o.on} = '0;
     if (says_q && !none_q && same_up) same_o.limit = to_q;
-    if (says_q && !none_q && next_up) next_o.limit = to_q + 1'b1;
+    if (says_q && !none_q && next_up) next_o.limit = next_to_q;
   end
 
 endmodule

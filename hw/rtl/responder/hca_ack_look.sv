@@ -16,12 +16,13 @@ module hca_ack_look
   input  rxd_t        rxd_i,
   input  omt_row_t    row_i,
   input  ack_st_t     st_i,
-  input  logic [23:0] first_psn_i,   // of the WQE that a response may belong to
+  input  logic [23:0] into_i,        // PSNs of the WQE that a response may belong to, in front of it
   input  logic        row_in_i,
   // Of a response and its row.
   output logic        good_o,        // it is what must come
   output logic [31:0] offset_o,      // bytes of its READ in front of it
   output logic [23:0] rest_o,        // PSNs of the row behind the oldest unacknowledged one
+  output logic        rest_none_o,   // none
   output logic        row_in_o,
   // Of the job.
   output logic        idle_o,        // nothing was outstanding
@@ -38,14 +39,17 @@ module hca_ack_look
   logic        is_last, row_at, is_rest, is_most;
 
   assign row_at  = is_atomic(row_i.opcode);
-  assign offset  = 32'(24'(rxd_i.psn - first_psn_i)) << mtu_shift(ctx_i.path_mtu);
+  assign offset  = {25'(into_i) << ctx_i.path_mtu, 7'd0};   // << mtu_shift, without its adder
   assign most    = 32'(mtu_bytes(ctx_i.path_mtu));
   assign is_last = rxd_i.psn == row_i.last_psn;
   assign is_most = 32'(rxd_i.payload_bytes) == most;
-  // Bit by bit, without an adder behind the one that the offset is out of: each carry that the sum shows must be there.
+  // Bit by bit, without an adder behind the offset: each carry that the sum shows must be there.
   assign sums    = offset ^ 32'(rxd_i.payload_bytes) ^ row_i.len_bytes;
   assign carries = (offset & 32'(rxd_i.payload_bytes)) | ((offset | 32'(rxd_i.payload_bytes)) & ~row_i.len_bytes);
   hca_same #(.Width(32)) u_is_rest (.a_i(sums), .b_i({carries[30:0], 1'b0}), .same_o(is_rest));
+
+  logic rest_none;
+  hca_same #(.Width(24)) u_rest_none (.a_i(row_i.last_psn), .b_i(st_i.una_psn), .same_o(rest_none));
 
   always_ff @(posedge clk_i) begin
     offset_o <= offset;
@@ -56,6 +60,7 @@ module hca_ack_look
                       : row_i.opcode == WrOpAtomicWrite ? rxd_i.payload_bytes == '0 : is_rest);
     rest_o   <= row_i.last_psn - st_i.una_psn;
     row_in_o <= row_in_i;
+    rest_none_o <= rest_none;
   end
 
   // ---- A local error: distances from the oldest WQE ------------------------------------------------------

@@ -60,7 +60,6 @@ module hca_ack_unit
   logic        found_q, found_d;      // the row is that of READ data behind a gap, WQE at_wqe
   logic        seek;                  // the row behind it is looked at
   wqe_idx_t    at_wqe;
-  logic [23:0] at_first;              // PSN of its first packet
   logic [MsgBlkW-1:0] at_blk;
 
   ack_said_t said;
@@ -114,15 +113,26 @@ module hca_ack_unit
   logic [MissingW-1:0]  hole, rest_hole;
   logic [AheadPsns-1:0] with_it, left;
   logic [6:0]           passed, still;
+  logic                 passed_ends, passed_only;
+  // PSNs from the oldest one to a response, neither counted, and from the first one of the WQE that it may belong to:
+  // found where that one changes, a cycle before they are looked at.
+  logic [23:0]          between_q, into_q, row_rest;
+
+  always_ff @(posedge clk_i) begin
+    if (idles || state_q == StRead) between_q <= job_i.psn + ~(idles ? st_i.una_psn : ack_q.una_psn);
+    if (idles || state_q == StRead) into_q <= job_i.psn - (idles ? st_i.una_first_psn : ack_q.una_first_psn);
+    else if (seek) into_q <= job_i.psn + ~row_i.last_psn;
+  end
 
   assign selects = ctx_i.selective && said.read && job_i.rd_opcode && live_q && !second_q;
   assign holds   = marks_of(ack_q) != '0;
 
   hca_read_ahead u_read_ahead (
-    .clk_i, .look_i(state_q == StLook), .st_i(ack_q), .psn_i(job_i.psn), .row_i,
-    .seek_i(state_q == StSeek), .map_i(state_q == StSeekMap), .blk_i,
-    .seek_o(seek), .found_o(finds), .wqe_o(at_wqe), .first_o(at_first), .blk_o(at_blk),
-    .asks_o(asks_more), .hole_o(hole), .with_o(with_it), .passed_o(passed), .left_o(left), .some_o(some_left),
+    .clk_i, .look_i(state_q == StLook), .st_i(ack_q), .between_i(between_q), .rest_i(row_rest), .row_i,
+    .seek_i(state_q == StSeek), .into_i(into_q), .map_i(state_q == StSeekMap), .blk_i,
+    .seek_o(seek), .found_o(finds), .wqe_o(at_wqe), .blk_o(at_blk),
+    .asks_o(asks_more), .hole_o(hole), .with_o(with_it), .passed_o(passed),
+    .row_ends_o(passed_ends), .row_only_o(passed_only), .left_o(left), .some_o(some_left),
     .still_o(still)
   );
 
@@ -168,29 +178,27 @@ module hca_ack_unit
   logic        at_end, rewind, fail, deliver, places, again, rnr, back, retire, row_ends, all_here,
                path_fails;
   logic [23:0] behind_psn;      // the oldest unacknowledged one behind a response, and what came before it
-  logic [23:0] row_rest;        // PSNs of the row behind the response
   logic [7:0]  fail_status, fail_syndrome;
   logic [31:0] rd_offset;
-  logic        rd_good, paid, pend_ends, stopped_q, pend_q, waits, is_here, idle, few, row_was_in;
-  logic        row_is_rest, behind_all, none_paid, none_rnr, gap_seen, asks_back;
+  logic        rd_good, paid, pend_ends, stopped_q, pend_q, waits, is_here, idle, few, row_was_in, rest_none;
+  logic        behind_all, none_paid, none_rnr, gap_seen, asks_back;
 
   assign at_end    = state_q == StEnd;
   assign retire    = said.retire;
-  assign row_ends  = looked_q ? 24'(passed) >= row_rest : row_rest == '0;
+  assign row_ends  = looked_q ? passed_ends : rest_none;
   assign behind_psn = ack_q.una_psn + 24'd1 + (looked_q ? 24'(passed) : '0);
   assign all_here  = passes_q ? all_sent : behind_all;
-  // Of the next gap, in the WQE that is the oldest one then.
-  assign rest_hole = hole_of(still, row_i.last_psn - (passes_q ? ack_q.una_psn : behind_psn));
+  // Of the next gap, in the WQE that is the oldest one then: without what has passed, if that is not counted yet.
+  assign rest_hole = hole_of(still, (passes_q ? row_i.last_psn : row_rest) + ~(passes_q ? ack_q.una_psn : 24'(passed))
+                                    + 24'(passes_q));
 
-  hca_same #(.Width(24)) u_row_is_rest (.a_i(24'(passed)), .b_i(row_rest), .same_o(row_is_rest));
   hca_same #(.Width(24)) u_behind_all (.a_i(behind_psn), .b_i(mark_i.psn), .same_o(behind_all));
 
   hca_ack_look u_look (
     .clk_i, .start_i(idles), .job_i, .first_i(st_i), .now_mark_i, .now_dead_i, .now_ctx_i, .ctx_i, .rxd_i,
-    .row_i, .st_i(ack_q), .first_psn_i((state_q == StSeek || found_q) ? at_first : ack_q.una_first_psn),
-    .row_in_i(row_in), .good_o(rd_good),
-    .offset_o(rd_offset), .rest_o(row_rest), .row_in_o(row_was_in), .idle_o(idle), .waits_o(waits),
-    .is_here_o(is_here), .few_o(few), .said_o(said)
+    .row_i, .st_i(ack_q), .into_i(into_q), .row_in_i(row_in), .good_o(rd_good),
+    .offset_o(rd_offset), .rest_o(row_rest), .rest_none_o(rest_none), .row_in_o(row_was_in),
+    .idle_o(idle), .waits_o(waits), .is_here_o(is_here), .few_o(few), .said_o(said)
   );
   always_ff @(posedge clk_i) begin
     if (idles || state_q == StWalk) stopped_q <= !idles && walk_on && pend_here;
@@ -360,7 +368,7 @@ module hca_ack_unit
   // ---- Items ---------------------------------------------------------------------------------------
   assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_i.signaled);
   assign end_pushed   = at_end && item_ready_i;  // whether there is an item is known late
-  assign to_pass      = deliver && looked_q && row_ends && (!row_is_rest || some_left);
+  assign to_pass      = deliver && looked_q && row_ends && (!passed_only || some_left);
   assign to_second    = deliver && row_ends && ack_q.pend_valid && pend_next && !to_pass;
   assign item_valid_o = (complete && (row_i.signaled || passes_q)) || swift || (at_end && end_item);
   // The oldest WQE has completed, and its row is not asked for again.

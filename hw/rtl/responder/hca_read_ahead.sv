@@ -17,22 +17,25 @@ module hca_read_ahead
   input  logic                 clk_i,
   input  logic                 look_i,
   input  ack_st_t              st_i,
-  input  logic [23:0]          psn_i,      // of the response
+  input  logic [23:0]          between_i,  // PSNs between the oldest one and the response's
+  input  logic [23:0]          rest_i,     // with look_i: PSNs of the oldest WQE behind the oldest one
   input  omt_row_t             row_i,      // with look_i of the oldest WQE, with seek_i of wqe_o
   // Where data belongs that is behind a gap, near enough, and has no mark: row after row, from the oldest WQE on.
   input  logic                 seek_i,
+  input  logic [23:0]          into_i,     // with seek_i: PSNs from the first one of wqe_o to the response's
   input  logic                 map_i,
   input  logic [MsgBlkW-1:0]   blk_i,      // with map_i
   output logic                 seek_o,     // with seek_i: wqe_o is the next one
   output logic                 found_o,    // or it is here
   output wqe_idx_t             wqe_o,
-  output logic [23:0]          first_o,    // its first PSN
   output logic [MsgBlkW-1:0]   blk_o,
   output logic                 asks_o,     // then: the hole should be asked for once more
   output logic [MissingW-1:0]  hole_o,     // and so many packets of it
   output logic [AheadPsns-1:0] with_o,     // marks with it
   // If it is the oldest one itself:
   output logic [6:0]           passed_o,   // so many behind it are here
+  output logic                 row_ends_o, // as many as rest_i, or more
+  output logic                 row_only_o, // just as many
   output logic [AheadPsns-1:0] left_o,     // marks behind the PSN that is the oldest one then
   output logic                 some_o,     // there are some
   output logic [6:0]           still_o     // packets missing there, if marks are left
@@ -49,27 +52,23 @@ module hca_read_ahead
 
   found_t               found_d, found_q;
   logic                 near, known, fits_q, in_row;
-  logic [23:0]          between;     // PSNs between the oldest one and the packet's
-  logic [6:0]           ahead, missing;
+  logic [23:0]          first_q;     // first PSN of wqe_o
+  logic [6:0]           missing;
 
   logic                 unused_in;
   assign unused_in = ^row_i;
 
-  assign in_row  = (psn_i - first_o) <= (row_i.last_psn - first_o);
+  assign in_row  = into_i <= (row_i.last_psn - first_q);
   assign found_o = fits_q && row_i.opcode == WrOpRdmaRead && in_row;
   assign seek_o  = seek_i && fits_q && row_i.opcode == WrOpRdmaRead && !in_row;
 
-  // One less in front of it would be a chain more.
-  assign ahead   = 7'(psn_i - st_i.una_psn);
-  assign between = psn_i + ~st_i.una_psn;
-
   hca_resp_ahead u_ahead (
-    .marks_i(marks_of(st_i)), .between_i(between), .near_o(near), .known_o(known), .leads_o(found_d.leads),
+    .marks_i(marks_of(st_i)), .between_i, .near_o(near), .known_o(known), .leads_o(found_d.leads),
     .first_o(found_d.first), .passed_o(found_d.passed), .hole_o(found_d.hole)
   );
 
   assign found_d.fits  = near && !known;
-  assign found_d.ahead = ahead;
+  assign found_d.ahead = between_i[6:0] + 7'd1;
   assign missing       = found_q.leads ? found_q.ahead : found_q.first;
 
   always_ff @(posedge clk_i) begin
@@ -81,12 +80,14 @@ module hca_read_ahead
       hole_o   <= hole_of(missing, row_i.last_psn - st_i.una_psn);
       with_o   <= marks_with(marks_of(st_i), found_q.ahead);
       passed_o <= found_q.passed;
+      row_ends_o <= 24'(found_q.passed) >= rest_i;
+      row_only_o <= 24'(found_q.passed) == rest_i;
       left_o   <= marks_behind(marks_of(st_i), found_q.passed);
       some_o   <= !found_q.hole[6];
       still_o  <= found_q.hole - found_q.passed;
-      {wqe_o, first_o, blk_o} <= {st_i.una_wqe, st_i.una_first_psn, st_i.blk};
+      {wqe_o, first_q, blk_o} <= {st_i.una_wqe, st_i.una_first_psn, st_i.blk};
     end
-    if (seek_o) {wqe_o, first_o} <= {wqe_o + 1'b1, row_i.last_psn + 24'd1};
+    if (seek_o) {wqe_o, first_q} <= {wqe_o + 1'b1, row_i.last_psn + 24'd1};
     if (map_i) blk_o <= blk_i;
   end
 
