@@ -36,24 +36,25 @@ module hca_sq_hold
     for (int unsigned b = 1; b < CcDebtW; b++) if (value[b]) log2 = LogW'(b);
   endfunction
 
-  logic               hold, found_q, push_q;
+  logic               hold, found_q, log_q, push_q;
   logic [CcDebtW-1:0] excess_q;
   logic [CcRateW-1:0] rate_q;
-  logic [LogW:0]      ticks, ticks_new;   // logarithm
+  logic [LogW:0]      excess_log_q, tick_log_q;   // logarithms: of what it owes, and of what a tick pays of that
+  logic [LogW:0]      ticks;                      // of how many it takes
   logic [LineW-1:0]   line_q;
-  logic [QpW-1:0]     qpn_q, qpn_late_q;
+  logic [QpW-1:0]     qpn_q, qpn_log_q, qpn_late_q;
 
-  assign hold      = hold_i && open_o[slot_i];
-  assign ticks_new = (LogW + 1)'(log2(excess_q)) - (LogW + 1)'(log2(CcDebtW'(rate_q)));
-  assign ticks     = ticks_new - (LogW + 1)'(TickW);
+  assign hold  = hold_i && open_o[slot_i];
+  assign ticks = excess_log_q - tick_log_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {found_q, push_q} <= '0;
-      open_o            <= '1;
+      {found_q, log_q, push_q} <= '0;
+      open_o                   <= '1;
     end else begin
       found_q <= hold;
-      push_q  <= found_q;
+      log_q   <= found_q;
+      push_q  <= log_q;
       open_o  <= open_o | bind_i;
       if (hold_i) open_o[slot_i] <= 1'b0;
       if (lift_i) open_o[lift_slot_i] <= 1'b1;
@@ -64,7 +65,12 @@ module hca_sq_hold
       excess_q <= debt_i.debt - CcAhead;
     end
     if (found_q) begin
-      qpn_late_q <= qpn_q;
+      qpn_log_q    <= qpn_q;
+      excess_log_q <= (LogW + 1)'(log2(excess_q));
+      tick_log_q   <= (LogW + 1)'(log2(CcDebtW'(rate_q))) + (LogW + 1)'(TickW);
+    end
+    if (log_q) begin
+      qpn_late_q <= qpn_log_q;
       line_q     <= ticks[LogW] ? '0 : (ticks > (LogW + 1)'(Lines - 1)) ? LineW'(Lines - 1) : ticks[LineW-1:0];
     end
   end
