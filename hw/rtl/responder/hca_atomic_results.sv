@@ -4,8 +4,9 @@
 // the next one takes the block that was taken first, and what was there is lost.
 //
 // find_i takes a row of a QP; an atomic that is added (add_i, in the next cycle) is stored in the one behind it. A look
-// goes on with read_i two cycles after find_i: it says whether the PSN is here, and gives the value in the next cycle.
-// From one find_i to the next there are two cycles at least. scrub_i: rows are cleared one by one, after reset.
+// goes on two cycles after find_i with the PSN, and with read_i in the next one: that says whether the PSN is here, and
+// gives the value a cycle later. From one find_i to the next there are two cycles at least, four behind a look.
+// scrub_i: rows are cleared one by one, after reset.
 module hca_atomic_results
   import hca_pkg::*;
 #(
@@ -21,7 +22,7 @@ module hca_atomic_results
   input  logic           find_i,
   input  logic [QpW-1:0] find_qpn_i,
   input  logic           read_i,
-  input  logic [23:0]    psn_i,     // of what is added; of what is wanted, with read_i
+  input  logic [23:0]    psn_i,     // of what is added; of what is wanted, in the cycle before read_i
   input  logic [63:0]    value_i,
   output logic           found_o,
   output logic [63:0]    value_o
@@ -54,14 +55,14 @@ module hca_atomic_results
 
   row_t              row, row_new, found_row;
   word_t [Slots:0]   words, words_new;
-  logic [Slots-1:0]  match;
+  logic [Slots-1:0]  match, match_q;   // match_q: none of a block that is another QP's
   logic [Slots:0]    we;
   logic              find_q, add_q, clear_q, own, row_we, late_q, unused_bits;
   row_t              late_row_q, row_q;   // what was written in the cycle in which the row was read
   logic [QpW-1:0]    qpn_q;
   logic [23:0]       psn_q;
   logic [63:0]       value_q;
-  logic [BlockW-1:0] fresh_q, block;
+  logic [BlockW-1:0] fresh_q, block, look_block_q;
   logic [SlotW-1:0]  slot, put_slot;
 
   // ---- Which block -----------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ module hca_atomic_results
     clear_q <= clear_i && !rst_i;
   end
 
-  // ---- Tags of the block: there with add_q, and with read_i --------------------------------------------------
+  // ---- Tags of the block: there with add_q, and in the cycle before read_i -----------------------------------
   assign found_row = late_q ? late_row_q : row;
 
   hca_ram_words #(
@@ -133,11 +134,15 @@ module hca_atomic_results
   always_comb begin
     for (int unsigned s = 0; s < Slots; s++) match[s] = words[s].tag.valid && words[s].tag.psn == psn_i;
   end
-  assign found_o     = own && !row_q.empty && match != '0;
+  always_ff @(posedge clk_i) begin
+    match_q      <= (own && !row_q.empty) ? match : '0;
+    look_block_q <= row_q.block;
+  end
+  assign found_o     = match_q != '0;
   assign unused_bits = ^words[Slots];
 
   hca_onehot_index #(.N(Slots)) u_slot (
-    .onehot_i(match),
+    .onehot_i(match_q),
     .idx_o   (slot)
   );
 
@@ -150,7 +155,7 @@ module hca_atomic_results
     .waddr_i({block, put_slot}),
     .wdata_i(value_q),
     .re_i   (read_i),
-    .raddr_i({row_q.block, slot}),
+    .raddr_i({look_block_q, slot}),
     .rdata_o(value_o)
   );
 

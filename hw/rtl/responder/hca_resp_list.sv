@@ -76,38 +76,32 @@ module hca_resp_list
   assign from_o   = newer ? list_i.tail : between ? list_i.replay_tail : new_i;
   assign to_o     = (newer || between) ? new_i : list_i.head;
 
+  // What comes late says of each field only whether it takes what is there before.
+  logic put_end, put_front, put_back, at_takes, main_takes, main_begins;
+
+  assign put_end     = !full && newer;
+  assign put_back    = add_o && !newer;               // among the replays: behind them,
+  assign put_front   = put_back && !between;          // or in front of all
+  assign at_takes    = replace_o || (back && !list_i.replaying) || put_front || (put_end && empty);
+  assign main_takes  = back && !replace_o && list_i.replaying;
+  assign main_begins = begun && !aside_i;
+
   always_comb begin
     with_o = list_i;
-    if (replace_o) begin
-      with_o.partly = 1'b0;
-      with_o.at_psn = psn_i;
-    end else if (back && list_i.replaying) begin
-      with_o.main_psn = psn_i;
-    end else if (back) begin
-      with_o.at_psn = psn_i;
+    if (add_o) with_o.count = list_i.count + 1'b1;
+    if (at_takes) with_o.at_psn = psn_i;
+    if (main_takes) with_o.main_psn = psn_i;
+    if (put_end) with_o.newest_psn = last_psn_i;
+    if (put_end || (put_back && (empty || (between && alone)))) with_o.tail = new_i;
+    if ((put_end && empty) || put_front) with_o.head = new_i;
+    if (put_end && list_i.replaying && alone) with_o.main_head = new_i;
+    if (put_back) {with_o.replaying, with_o.replay_tail, with_o.replay_psn} = {1'b1, new_i, last_psn_i};
+    if (put_front) begin
+      with_o.main_head = list_i.head;
+      with_o.main_psn  = main_begins ? head_psn : list_i.at_psn;
+      with_o.midway    = begun && aside_i;
     end
-    if (add_o) begin
-      with_o.count = list_i.count + 1'b1;
-      if (newer) begin
-        with_o.tail       = new_i;
-        with_o.newest_psn = last_psn_i;
-        if (empty) {with_o.head, with_o.at_psn} = {new_i, psn_i};
-        if (list_i.replaying && alone) with_o.main_head = new_i;
-      end else begin
-        with_o.replaying   = 1'b1;
-        with_o.replay_tail = new_i;
-        with_o.replay_psn  = last_psn_i;
-        if (empty || (between && alone)) with_o.tail = new_i;
-        if (!between) begin
-          with_o.head      = new_i;
-          with_o.main_head = list_i.head;
-          with_o.main_psn  = (begun && !aside_i) ? head_psn : list_i.at_psn;
-          with_o.midway    = begun && aside_i;
-          with_o.at_psn    = psn_i;
-          with_o.partly    = 1'b0;
-        end
-      end
-    end
+    if (replace_o || put_front) with_o.partly = 1'b0;
   end
 
   always_comb begin

@@ -49,10 +49,12 @@ module hca_resp_sched
   localparam int unsigned QueueW = RespQueueW;
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  // StBlock, StFind: is an atomic's result here? Of READs asked for aside the last PSN is compared, a cycle behind the
-  // MTU. StLink: the second link of a new job.
+  // StBlock, StMatch, StFind: is an atomic's result here? Of READs asked for aside the last PSN is compared, a cycle
+  // behind the MTU. StLink: the second link of a new job.
   // StPace: may the QP send already? StRead: its job comes. StResume, StResumed: where does its job go on?
-  typedef enum logic [3:0] {StPick, StBlock, StFind, StRow, StPace, StRead, StLink, StResume, StResumed} state_e;
+  typedef enum logic [3:0] {
+    StPick, StBlock, StMatch, StFind, StRow, StPace, StRead, StLink, StResume, StResumed
+  } state_e;
 
   state_e         state_q;
   ev_e            ev_q;
@@ -182,14 +184,24 @@ module hca_resp_sched
     job         <= job_came;
     next_place  <= next_came;
     read_psn    <= row.jobs.partly ? row.jobs.at_psn : job_came.psn;
-    off         <= row.jobs.partly ? 32'(24'(row.jobs.at_psn - row.jobs.head_psn)) << mtu_shift(ctx.path_mtu) : '0;
+    off         <= row.jobs.partly ? {25'(24'(row.jobs.at_psn - row.jobs.head_psn)) << ctx.path_mtu, 7'd0} : '0;
     is_last     <= ends;
     bytes       <= ends ? job_came.tail : mtu_bytes(ctx.path_mtu);
     has_payload <= !ends || job_came.tail != '0;
   end
 
+  // Of the list of jobs, which is the last to be known: what becomes of it otherwise.
+  logic       takes_job, drops;
+  resp_list_t jobs_else;
+  assign takes_job = job_row && !lost;
+  assign drops     = state_q == StRow && ((ev_q == EvQpc && init_q) || (ev_q == EvTurn && !alive));
+  assign jobs_else = (jobs_sent & {$bits(resp_list_t){send_read}})
+                     | (jobs_resumed & {$bits(resp_list_t){state_q == StResumed}})
+                     | (row.jobs & {$bits(resp_list_t){!send_read && state_q != StResumed && !drops}});
+
   always_comb begin
     row_new   = row;
+    row_new.jobs = takes_job ? jobs_with : jobs_else;
     row_we    = 1'b0;
     push      = 1'b0;
     if (state_q == StRow && ev_q == EvJob) begin
@@ -203,23 +215,18 @@ module hca_resp_sched
         row_new.ack_msn      = rsp_q.msn;
       end
       if (rsp_q.read) begin
-        if (!lost) row_new.jobs = jobs_with;
         // The READ response acknowledges everything before it.
         if (!lost && !was_nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
       end
     end
     if (state_q == StRow && ev_q == EvQpc && init_q) begin
       row_we       = 1'b1;
-      row_new.jobs = '0;
       row_new.ack  = 1'b0;
       row_new.sent = 1'b0;
     end
     if (state_q == StRow && ev_q == EvTurn) begin
       row_we = 1'b1;
-      if (!alive) begin
-        row_new.jobs = '0;
-        row_new.ack  = 1'b0;
-      end
+      if (!alive) row_new.ack = 1'b0;
       if (send_ack) begin
         row_new.ack  = 1'b0;
         row_new.sent = 1'b0;
@@ -231,16 +238,14 @@ module hca_resp_sched
     end
     if (send_read) begin
       row_we           = 1'b1;
-      row_new.jobs     = jobs_sent;
       row_new.sent     = 1'b1;
       row_new.last_seq = seq_q + 16'd1;
       row_new.queued   = !is_last || row.jobs.count != 1 || row.ack;
       push             = row_new.queued;
     end
     if (state_q == StResumed) begin
-      row_we       = 1'b1;
-      row_new.jobs = jobs_resumed;
-      push         = 1'b1;
+      row_we = 1'b1;
+      push   = 1'b1;
     end
     if (late) begin
       row_we = 1'b1;
@@ -273,7 +278,8 @@ module hca_resp_sched
       done_seq_q  <= resp_done_seq_i;
       unique case (state_q)
         StPick:  if (take) state_q <= (grant[EvJob] && (rsp_i.again || rsp_i.aside)) ? StBlock : StRow;
-        StBlock: state_q <= StFind;
+        StBlock: state_q <= StMatch;
+        StMatch: state_q <= StFind;
         StFind:  state_q <= StRow;
         StPace:  if (go || hold) state_q <= (go && !late) ? StRead : StPick;
         StRow:   state_q <= (ev_q == EvTurn && start_read) ? (goes_on ? StResume : paces ? StPace : StRead)

@@ -66,7 +66,8 @@ class Results:
         """It comes again."""
         await self.cycle(find_i=1, find_qpn_i=qpn)
         await self.cycle(qpn_i=qpn)
-        await self.cycle(psn_i=psn, read_i=1)
+        await self.cycle(psn_i=psn)
+        await self.cycle(read_i=1)
         found = self.found
         await self.cycle()
         want = [value for at, value in self.kept.get(qpn, ()) if at == psn]
