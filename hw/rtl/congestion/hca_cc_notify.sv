@@ -27,20 +27,23 @@ module hca_cc_notify
   localparam int unsigned PlaceW = $clog2(Places);
 
   // ---- Is it time? ------------------------------------------------------------------------------------------------
-  logic [TickW-1:0] tick, last, since;
-  logic             look, look_q, due, may, make, unused_now;
+  logic [TickW-1:0] tick, tick_q, last, since_q;
+  logic             look, look_q, fresh_q, judge_q, due, may, make, unused_now;
   logic [QpW-1:0]   qpn_q;
   logic [PortW-1:0] port_q;
   logic [15:0]      interval_q;
 
   assign unused_now = ^now_i;
   assign tick  = now_i[$clog2(CcTickCycles) +: TickW];
-  assign look  = marked_i && !look_q;
-  assign since = tick - last;
-  assign due   = since >= TickW'(interval_q);
+  assign look  = marked_i && !look_q && !(judge_q && init_i);
+  assign due   = since_q >= TickW'(interval_q);
 
   always_ff @(posedge clk_i) begin
-    look_q <= !rst_i && look;
+    look_q  <= !rst_i && look;
+    // How long ago that was, and a cycle later whether it is long enough. A QP that begins has the RAM for itself.
+    judge_q <= !rst_i && (init_i ? judge_q && init_qpn_i != qpn_q : look_q);
+    fresh_q <= make && qpn_i == qpn_q;
+    if (look_q) {tick_q, since_q} <= {tick, fresh_q ? TickW'(0) : tick - last};
     if (look) {qpn_q, port_q, interval_q} <= {qpn_i, port_i, interval_i};
   end
 
@@ -52,7 +55,7 @@ module hca_cc_notify
     .clk_i,
     .we_i   (init_i || make),
     .waddr_i(init_i ? init_qpn_i : qpn_q),
-    .wdata_i(init_i ? tick - {1'b1, (TickW-1)'(0)} : tick),
+    .wdata_i(init_i ? tick - {1'b1, (TickW-1)'(0)} : tick_q),
     .re_i   (look),
     .raddr_i(qpn_i),
     .rdata_o(last)
@@ -65,7 +68,7 @@ module hca_cc_notify
   logic [PortW-1:0]  place_port_q [Places];
   logic              pop, out_ready;
 
-  assign may  = look_q && !init_i && valid_q != '1;
+  assign may  = judge_q && !init_i && valid_q != '1;
   assign make = may && due;
   assign free = ~valid_q & (valid_q + 1'b1);   // the lowest one
 
