@@ -64,14 +64,26 @@ module hca_dma_rd_port
   logic [BeatW-1:0] last_beat_q [Tags];  // where complete and not lost: index of the last beat
 
   // ---- Requests ----------------------------------------------------------------------------------
-  logic            full, alloc, sent, skip;
-  logic [TagW-1:0] tag;
+  // Whether the next tag may be had is found a cycle before. A free one does not begin to rest; of one that rests no
+  // more by now the ring may pass over once more.
+  logic            full_q, rests_q, all_rest_q, alloc, sent, skip, leaves, last_place;
+  logic [TagW-1:0] tag, behind_tag;
+  logic [TagW:0]   behind;
 
-  assign full         = (alloc_q[TagW] != read_q[TagW]) && (alloc_q[TagW-1:0] == read_q[TagW-1:0]);
   assign tag          = alloc_q[TagW-1:0];
-  assign skip         = req_valid_i && !full && resting[tag] && resting != '1;   // one that is free is ahead
-  assign mreq_valid_o = req_valid_i && !full && !resting[tag];
-  assign req_ready_o  = mreq_ready_i && !full && !resting[tag];
+  assign behind       = alloc_q + 1'b1;
+  assign behind_tag   = behind[TagW-1:0];
+  assign last_place   = (behind[TagW] != read_q[TagW]) && (behind_tag == read_q[TagW-1:0]);
+  assign skip         = req_valid_i && !full_q && rests_q && !all_rest_q;   // one that is free is ahead
+  assign mreq_valid_o = req_valid_i && !full_q && !rests_q;
+  assign req_ready_o  = mreq_ready_i && !full_q && !rests_q;
+
+  always_ff @(posedge clk_i) begin
+    full_q     <= !rst_i && !leaves && (full_q || (alloc && last_place));
+    rests_q    <= !rst_i && (alloc ? resting[behind_tag] : resting[tag]);
+    all_rest_q <= resting == '1;
+  end
+
   assign mreq_o       = req_i;
   assign mreq_tag_o   = 6'(tag);
   assign sent         = mreq_valid_o && mreq_ready_i;
@@ -137,6 +149,7 @@ module hca_dma_rd_port
   assign out_tag    = read_q[TagW-1:0];
   assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && (!out_valid_q || rsp_ready_i);
   assign pass       = skip_q[out_tag];
+  assign leaves     = (fetch && fetch_last) || pass;
   assign fetch_last = lost_q[out_tag] || out_beat_q == last_beat_q[out_tag];
 
   // The read register of the RAM is the output stage: it holds while the consumer stalls.
@@ -192,7 +205,7 @@ module hca_dma_rd_port
       if (fetch) out_valid_q <= 1'b1;
       else if (rsp_ready_i) out_valid_q <= 1'b0;
       if (fetch) out_beat_q <= fetch_last ? '0 : out_beat_q + 1'b1;
-      if ((fetch && fetch_last) || pass) read_q <= read_q + 1'b1;
+      if (leaves) read_q <= read_q + 1'b1;
       if (pass) skip_q[out_tag] <= 1'b0;
       if (skip) skip_q[tag] <= 1'b1;
       if (tick_i) complete_q <= complete_q | expire;
