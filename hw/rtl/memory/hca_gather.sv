@@ -210,16 +210,19 @@ module hca_gather
   typedef struct packed {
     logic       is_read;
     logic       pkt_last;
+    logic       short_first;   // its first beat is not filled to the end
     logic [5:0] lane;
     logic [9:0] len_bytes;
   } piece_t;
 
   piece_t      piece_in, piece;
+  logic [10:0] piece_upto;   // bytes from the first beat's begin on
   logic        piece_valid, piece_ready, cmd_valid, cmd_ready, cmd_drop;
   logic [12:0] cmd_bytes;
 
-  assign piece_in = '{is_read: is_read, pkt_last: chunk.pkt_last, lane: chunk.addr[5:0],
-                      len_bytes: chunk.len_bytes[9:0]};
+  assign piece_upto = 11'(chunk.addr[5:0]) + 11'(chunk.len_bytes[9:0]);
+  assign piece_in   = '{is_read: is_read, pkt_last: chunk.pkt_last, short_first: piece_upto[10:6] == '0,
+                        lane: chunk.addr[5:0], len_bytes: chunk.len_bytes[9:0]};
 
   hca_fifo #(
     .Width($bits(piece_t)),
@@ -260,6 +263,7 @@ module hca_gather
     .piece_pkt_last_i(piece.pkt_last),
     .piece_lane_i    (piece.lane),
     .piece_bytes_i   (piece.len_bytes),
+    .piece_short_i   (piece.short_first),
     .rsp_valid_i     (rsp_valid),
     .rsp_ready_o     (rsp_ready),
     .rsp_i           (rsp),
@@ -274,6 +278,6 @@ module hca_gather
 
   // A packet ends by pkt_last; the upper length bits are zero at 512-byte chunks.
   logic unused_bits;
-  assign unused_bits = ^{chunk.seg_last, chunk.discards, chunk.len_bytes[12:10]};
+  assign unused_bits = ^{chunk.seg_last, chunk.discards, chunk.len_bytes[12:10], piece_upto[5:0]};
 
 endmodule

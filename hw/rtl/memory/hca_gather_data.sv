@@ -12,6 +12,7 @@ module hca_gather_data
   input  logic        piece_pkt_last_i,
   input  logic [5:0]  piece_lane_i,
   input  logic [9:0]  piece_bytes_i,
+  input  logic        piece_short_i,     // its first beat is not filled to the end
   input  logic        rsp_valid_i,
   output logic        rsp_ready_o,
   input  dma_rd_rsp_t rsp_i,
@@ -26,7 +27,7 @@ module hca_gather_data
 );
 
   logic        later_q;       // not the first beat of this chunk
-  logic [9:0]  chunk_done_q;  // bytes of this chunk that have left
+  logic [9:0]  left_q;        // later: bytes of this chunk that have not left
   logic [12:0] pkt_done_q;    // bytes of this packet that have left
   logic        active, beat, piece_end, ends_here;
   logic [9:0]  chunk_left;
@@ -34,9 +35,15 @@ module hca_gather_data
   logic [6:0]  room, n;
 
   assign active     = cmd_valid_i && piece_valid_i;
-  assign room       = 7'd64 - (later_q ? 7'd0 : 7'(piece_lane_i));
-  assign chunk_left = piece_bytes_i - chunk_done_q;
-  assign ends_here  = chunk_left < 10'(room);
+  // 64 less the lane, bit by bit: a bit stays where it and all below it are 0, or all below it are.
+  always_comb begin
+    room[6] = later_q || piece_lane_i == '0;
+    for (int unsigned i = 0; i < 6; i++) begin
+      room[i] = !later_q && (piece_lane_i[i] ^ ((piece_lane_i & 6'((1 << i) - 1)) != '0));
+    end
+  end
+  assign chunk_left = later_q ? left_q : piece_bytes_i;
+  assign ends_here  = later_q ? left_q[9:6] == '0 : piece_short_i;
   assign n          = ends_here ? 7'(chunk_left) : room;
   // Whether the packet ends with the beat: of both that the beat may have, side by side.
   assign pkt_left   = cmd_bytes_i - pkt_done_q;
@@ -55,20 +62,15 @@ module hca_gather_data
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      later_q      <= 1'b0;
-      chunk_done_q <= '0;
-      pkt_done_q   <= '0;
+      later_q    <= 1'b0;
+      pkt_done_q <= '0;
     end else begin
-      if (piece_end) begin
-        later_q      <= 1'b0;
-        chunk_done_q <= '0;
-      end else if (beat) begin
-        later_q      <= 1'b1;
-        chunk_done_q <= chunk_done_q + 10'(n);
-      end
+      if (piece_end) later_q <= 1'b0;
+      else if (beat) later_q <= 1'b1;
       if (cmd_ready_o) pkt_done_q <= '0;
       else if (beat) pkt_done_q <= pkt_done_q + 13'(n);
     end
+    if (beat) left_q <= chunk_left - 10'd64 + (later_q ? 10'd0 : 10'(piece_lane_i));
   end
 
   logic unused_err;
