@@ -45,7 +45,7 @@ module hca_sq_build
   assign by_value = hdr_i.inline_data || hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp;   // the WQE has the payload
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
 
-  assign few_bytes  = 32'(few_left_i) << mtu_shift(qpc_i.path_mtu);
+  assign few_bytes  = {25'(few_left_i) << qpc_i.path_mtu, 7'd0};   // << mtu_shift, without its adder
   assign read_bytes = (few_i && few_bytes < left_i) ? few_bytes : left_i;
 
   always_comb begin

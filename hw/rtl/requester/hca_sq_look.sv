@@ -67,7 +67,7 @@ module hca_sq_look
                  + ((atomic_q || (two_q && !datagram)) ? 33'(lanes[3].length) : '0);
 
   // A frame is one packet, of a length that is checked. Bit 31: there is nothing, as no good message is so long.
-  assign rest = (before_end[31] || frame) ? '0 : 24'(before_end >> mtu_shift(qpc_i.path_mtu));
+  assign rest = (before_end[31] || frame) ? '0 : 24'(before_end[31:7] >> qpc_i.path_mtu);   // >> mtu_shift
   assign last = read || none || frame || (before_end & mtu_mask) == '0;
 
   // Only the newest WQE begun counts: a WQE sent meanwhile, before this one, changes nothing here.

@@ -43,7 +43,7 @@ module hca_sq_redo
     end else if (moves_i) begin
       redo_o.wqe       = ack_i.una_wqe;
       redo_o.psn       = ack_i.una_psn;
-      redo_o.offset    = 32'(24'(ack_i.una_psn - ack_i.una_first_psn)) << mtu_shift(qpc_i.path_mtu);
+      redo_o.offset    = {25'(24'(ack_i.una_psn - ack_i.una_first_psn)) << qpc_i.path_mtu, 7'd0};   // << mtu_shift
       redo_o.rd_issued = ack_i.rd_done;
       redo_o.seq       = ack_i.seq;
       if (started_diff > WqeIndexBits'(MaxOutstanding) || (rewound && ack_i.init)) redo_o.started = ack_i.una_wqe;

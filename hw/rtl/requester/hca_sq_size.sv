@@ -19,8 +19,8 @@ module hca_sq_size
   logic [3:0] pkt_no;   // place of the packet in its message, modulo 16
   logic       unused_bits;
 
-  assign unused_bits = ^{qpc_i, left_i};
-  assign pkt_no      = 4'(offset_i >> mtu_shift(qpc_i.path_mtu));
+  assign unused_bits = ^{qpc_i, left_i, offset_i[6:0]};
+  assign pkt_no      = 4'(offset_i[31:7] >> qpc_i.path_mtu);   // >> mtu_shift, without its adder
 
   always_comb begin
     pkt_o.first   = offset_i == '0;
