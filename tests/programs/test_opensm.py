@@ -49,7 +49,7 @@ def test_subnet_up(hca, row, files, firmware):
                    firmware)
     assert ran.returncode == 0, ran
     assert "SUBNET UP" in log.read_text(), log.read_text()
-    # What its sweep, one in ten seconds, has asked for when it is told to end is not answered any more: that is no error.
+    # What its sweep, one in ten seconds, still asks for when it is told to end is not answered any more: no error.
     lived = log.read_text().split("Exiting SM")[0]
     assert not re.search(r"0x01 ->.*ERR", lived), log.read_text()
     lids = [re.search(r"Base lid: (\d+)", end(ran, name)).group(1) for name in ("server", "client")]
