@@ -11,12 +11,9 @@ import hashlib
 import logging
 import os
 import random
-import re
 import sys
 from collections import deque
 from pathlib import Path
-
-from hca_abi import FUNCS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RTL = ROOT / "hw" / "rtl"
@@ -33,9 +30,8 @@ SHARED = {"hca_pkg": PKG, "hca_features_pkg": FEATURES_PKG, "hca_mad_pkg": MAD_P
 
 
 @functools.cache
-def layouts():
-    """{struct name: (width, {field: (lsb, width)})} for every packed struct of the shared packages, hca_rx_pkg and
-    hca_wire_pkg."""
+def packages():
+    """The shared packages, hca_rx_pkg and hca_wire_pkg as slang reads them: what owns them, and {package: members}."""
     from pyslang.driver import Driver
 
     driver = Driver()
@@ -44,10 +40,15 @@ def layouts():
     if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {files}") and driver.processOptions()
             and driver.parseAllSources()):
         raise RuntimeError(f"{PKG}: slang cannot read it")
-    found = {}
     compilation = driver.createCompilation()
-    packages = (*SHARED, "hca_rx_pkg", "hca_wire_pkg")
-    for member in [member for package in packages for member in compilation.getPackage(package)]:
+    return compilation, {name: list(compilation.getPackage(name)) for name in (*SHARED, "hca_rx_pkg", "hca_wire_pkg")}
+
+
+@functools.cache
+def layouts():
+    """{struct name: (width, {field: (lsb, width)})} for every packed struct of those packages."""
+    found = {}
+    for member in [member for package in packages()[1].values() for member in package]:
         if "TypeAlias" not in str(member.kind):
             continue
         kind = member.targetType.type.canonicalType
@@ -94,16 +95,8 @@ def struct(name):
 @functools.cache
 def constants():
     """Integer localparams of hca_pkg (limits) by name, of the default build."""
-    limits = {"clog2": lambda value: (value - 1).bit_length(), "Funcs": FUNCS}
-    package = PKG.read_text().replace('`include "hca_pool_sizes.svh"', (PKG.parent / "hca_pool_sizes.svh").read_text())
-    for name, text in re.findall(r"localparam int unsigned (\w+)\s*= ([^`;]+);", package):
-        text = re.sub(r"SmallPools (\|\| |\? \w+ : )", "", text)   # these are the others
-        text = re.sub(r"(.+) \? (.+) : (.+)", r"(\2) if (\1) else (\3)", text).replace("/", "//").replace("$", "")
-        try:
-            limits[name] = int(eval(text, {}, limits))  # noqa: S307  (a file of ours)
-        except (NameError, SyntaxError):
-            continue    # of structs, or of the generated file, whose other numbers are hca_abi's
-    return limits
+    members = [member for member in packages()[1]["hca_pkg"] if member.kind.name == "Parameter"]
+    return {member.name: int(member.value.value) for member in members if member.type.isIntegral}
 
 
 # ---- Bench -------------------------------------------------------------------------------------------
