@@ -66,9 +66,6 @@ module hca_host
   localparam int unsigned TickW = $clog2(CcTickCycles);
   logic                    rd_active;
   logic [63:0]             rd_tick_at;
-  logic [63:TickW]         rate_tick_q;   // the next tick of the rates, in which held ones go on; a cycle old
-
-  always_ff @(posedge clk_i) rate_tick_q <= now_i[63:TickW] + 1'b1;
 
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
@@ -86,7 +83,7 @@ module hca_host
   );
   hca_first #(.N(4), .Width(64)) u_first (
     .valid_i({rd_active, held_i, timer_active_i}),
-    .at_i   ({rd_tick_at, {rate_tick_q, TickW'(0)}, timer_wake_at_i}),
+    .at_i   ({rd_tick_at, {now_i[63:TickW] + 1'b1, TickW'(0)}, timer_wake_at_i}),
     .valid_o(active_o),
     .at_o   (wake_at_o)
   );
