@@ -198,8 +198,8 @@ module hca_mgmt
 
   // ---- Mailbox -------------------------------------------------------------------------------------
   logic        dma_busy, dma_err;
-  logic [31:0] mb_rdata, mb_rdata_q;
-  logic        mb_ack_q, mb_we_q, mb_took_q, mb_took_we_q;   // took: a cycle before its data is here
+  logic [31:0] mb_rdata;
+  logic        mb_ack_q, mb_we_q;
   hca_mgmt_dma u_dma (
     .clk_i, .rst_i,
     .mb_re_i(hwif_out.mailbox.req && !hwif_out.mailbox.req_is_wr),
@@ -221,9 +221,9 @@ module hca_mgmt
   hw_ev_t                  head_ev;
   logic                    head_valid;
   // This block's own: writes of CONTROL, changes of a link, datagrams; a pending bit per function, per port, and one.
-  logic [NumOwn-1:0]       own_set, own_pend_q, own_grant, own_grant_q;
-  hw_ev_t                  own_ev, own_ev_q;
-  logic                    own_offer, own_valid_q, own_take;
+  logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
+  hw_ev_t                  own_ev;
+  logic                    own_take;
   logic [OwnW-1:0]         own_idx;
 
   hca_mgmt_events #(.NumSources(NumEvSources)) u_events (
@@ -232,16 +232,15 @@ module hca_mgmt
   );
   always_comb begin
     for (int unsigned i = 0; i < NumEvSources - 1; i++) all_ev[i] = ev_i[i];
-    all_ev[NumEvSources-1] = own_ev_q;
+    all_ev[NumEvSources-1] = own_ev;
   end
-  assign all_ev_valid = {own_valid_q, ev_valid_i};
+  assign all_ev_valid = {|own_pend_q, ev_valid_i};
   assign ev_ready_o   = all_ev_ready[NumEvSources-2:0];
-  assign own_take     = all_ev_ready[NumEvSources-1] && own_valid_q;
-  assign own_offer    = !own_valid_q && own_pend_q != '0;
+  assign own_take     = all_ev_ready[NumEvSources-1] && (|own_pend_q);
 
   // In turns: a driver that writes CONTROL without end must not keep the others' events back.
   hca_rr_arb #(.N(NumOwn)) u_own_arb (
-    .clk_i, .rst_i, .req_i(own_pend_q), .advance_i(own_offer), .grant_o(own_grant), .idx_o(own_idx)
+    .clk_i, .rst_i, .req_i(own_pend_q), .advance_i(own_take), .grant_o(own_grant), .idx_o(own_idx)
   );
   always_comb begin
     own_set = '0;
@@ -262,40 +261,22 @@ module hca_mgmt
   end
 
   always_ff @(posedge clk_i) begin
-    // Who is offered to the queue stays pending until it is there: what comes meanwhile is the same event.
-    if (rst_i) {own_pend_q, own_valid_q} <= '0;
-    else begin
-      own_pend_q  <= (own_pend_q & ~(own_take ? own_grant_q : '0)) | own_set;
-      own_valid_q <= own_offer || (own_valid_q && !own_take);
-    end
-    if (own_offer) {own_grant_q, own_ev_q} <= {own_grant, own_ev};
+    if (rst_i) own_pend_q <= '0;
+    else own_pend_q <= (own_pend_q & ~(own_take ? own_grant : '0)) | own_set;
   end
   assign fw_irq_o = head_valid;
 
-  // Newest producer index of each admin queue, from the doorbell's events, a cycle behind them: that one is taken is
-  // known late.
+  // Newest producer index of each admin queue, from the doorbell's events.
   logic [NumFuncs-1:0][15:0] admin_pi_q;
-  logic                      rung, rung_q;
-  logic [FuncIdxW-1:0]       rung_func, rung_func_q;
-  logic [15:0]               rung_pi, rung_pi_q;
-  always_comb begin
-    rung      = 1'b0;
-    rung_func = '0;
-    rung_pi   = '0;
-    for (int unsigned s = 0; s < NumEvSources - 1; s++) begin
-      if (ev_valid_i[s] && (ev_i[s].kind == HwEventAdminDb)) begin   // of one source
-        rung      = rung || ev_ready_o[s];
-        rung_func = rung_func | ev_i[s].func[FuncIdxW-1:0];
-        rung_pi   = rung_pi | ev_i[s].id[15:0];
-      end
-    end
-  end
   always_ff @(posedge clk_i) begin
-    {rung_q, rung_func_q, rung_pi_q} <= {rung && !rst_i, rung_func, rung_pi};
-    if (rung_q) admin_pi_q[rung_func_q] <= rung_pi_q;
     // A doorbell of the last owner must not count for the next.
     for (int unsigned f = 0; f < NumFuncs; f++) begin
       if (hwif_out.mgmt.fn[f].reset_done.go.value) admin_pi_q[f] <= '0;
+    end
+    for (int unsigned s = 0; s < NumEvSources - 1; s++) begin
+      if (ev_valid_i[s] && ev_ready_o[s] && (ev_i[s].kind == HwEventAdminDb)) begin
+        admin_pi_q[ev_i[s].func[FuncIdxW-1:0]] <= ev_i[s].id[15:0];
+      end
     end
     if (rst_i) admin_pi_q <= '0;
   end
@@ -378,23 +359,19 @@ module hca_mgmt
   end
 
   always_ff @(posedge clk_i) begin
-    {mb_took_we_q, pk_we_q, gid_we_q, ctr_took_we_q, mad_took_we_q, ctx_we_q} <=
+    {mb_we_q, pk_we_q, gid_we_q, ctr_took_we_q, mad_took_we_q, ctx_we_q} <=
         {hwif_out.mailbox.req_is_wr, pk_we, gid_we, hwif_out.counters.req_is_wr, hwif_out.mad.req_is_wr,
          hwif_out.mgmt.ctx_data.req_is_wr};
-    {mb_we_q, ctr_we_q, mad_we_q} <= {mb_took_we_q, ctr_took_we_q, mad_took_we_q};
-    mb_rdata_q <= mb_rdata;
-    if (rst_i) begin
-      {mb_took_q, mb_ack_q, pk_ack_q, gid_ack_q, ctx_ack_q} <= '0;
-      {ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q}        <= '0;
-    end else begin
-      {mb_took_q, mb_ack_q, pk_ack_q, gid_ack_q} <= {hwif_out.mailbox.req, mb_took_q, pk_req, gid_req};
-      {ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q} <=
-          {hwif_out.counters.req, ctr_took_q, hwif_out.mad.req, mad_took_q};
-      ctx_ack_q <= hwif_out.mgmt.ctx_data.req;
+    {ctr_we_q, mad_we_q} <= {ctr_took_we_q, mad_took_we_q};
+    if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q, ctx_ack_q} <= '0;
+    else begin
+      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q, ctx_ack_q} <=
+          {hwif_out.mailbox.req, pk_req, gid_req, hwif_out.counters.req, ctr_took_q, hwif_out.mad.req, mad_took_q,
+           hwif_out.mgmt.ctx_data.req};
     end
   end
 
-  // Register accesses are 4 cycles apart, so the word is in link_stat_q when a read of link_data is acknowledged.
+  // Register accesses are 3 cycles apart, so the word is in link_stat_q when a read of link_data is acknowledged.
   assign link_stat_addr_o = {hwif_out.mgmt.link_sel.port.value, hwif_out.mgmt.link_sel.word.value};
 
   // ---- What registers read -----------------------------------------------------------------------------
@@ -479,7 +456,7 @@ module hca_mgmt
     hwif_in.mgmt.mad_status.port.next    = 1'(mad_port_q);
     hwif_in.mgmt.mad_status.bytes.next   = mad_bytes_q;
     hwif_in.mgmt.mad_status.busy.next    = mad_busy_q;
-    hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata_q, wr_ack: mb_ack_q && mb_we_q};
+    hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 
 endmodule

@@ -2,7 +2,7 @@
 // The host reaches only the registers of its own function: the function number of the access selects the
 // window. A 64-bit host write becomes one or two 32-bit writes, low word first. Registers are written whole: of a word
 // with bytes without strobe, which keep their value, the rest is read first.
-// Firmware goes first; each access takes 4 cycles or more: what the register block answers comes out of a register.
+// Firmware goes first; each access takes 3 cycles or more.
 module hca_mgmt_bus
   import hca_pkg::*;
 (
@@ -53,15 +53,13 @@ module hca_mgmt_bus
   logic        from_high;   // the host writes nothing of the low word
   logic [7:0]  wr_strb;
   logic [31:0] merged;
-  logic        ack_q;       // the register block has answered: this
-  logic [31:0] rdata_q;
-  logic        fw_legal, rd_legal, unused_low;
+  logic        ack, fw_legal, rd_legal, unused_low;
   assign unused_low = ^mmio_wr_addr_i[2:0];
   assign from_high  = mmio_wr_strb_i[3:0] == '0;
   assign wr_strb    = from_high ? {4'd0, mmio_wr_strb_i[7:4]} : mmio_wr_strb_i;
 
   always_comb begin
-    for (int unsigned b = 0; b < 4; b++) merged[8*b +: 8] = strb_q[b] ? wdata_q[8*b +: 8] : rdata_q[8*b +: 8];
+    for (int unsigned b = 0; b < 4; b++) merged[8*b +: 8] = strb_q[b] ? wdata_q[8*b +: 8] : reg_rdata_i[8*b +: 8];
   end
 
   // An access outside the map answers at once: zero, and the write is lost.
@@ -78,16 +76,15 @@ module hca_mgmt_bus
   assign reg_addr_o  = addr_q;
   assign reg_wdata_o = wdata_q[31:0];
   assign reg_first_o = strb_q[0];
+  assign ack = (state_q != StIdle) && (we_q ? reg_wr_ack_i : reg_rd_ack_i);
 
   always_ff @(posedge clk_i) begin
-    ack_q   <= !rst_i && state_q != StIdle && (we_q ? reg_wr_ack_i : reg_rd_ack_i);
-    if (state_q != StIdle) rdata_q <= reg_rdata_i;
     fw_rd_ack_o        <= 1'b0;
     fw_wr_ack_o        <= 1'b0;
     mmio_rdata_valid_o <= 1'b0;
-    if (ack_q) begin
-      fw_rdata_o   <= rdata_q;
-      mmio_rdata_o <= rdata_q;
+    if (ack) begin
+      fw_rdata_o   <= reg_rdata_i;
+      mmio_rdata_o <= reg_rdata_i;
     end
     if (rst_i) begin
       state_q <= StIdle;
@@ -122,7 +119,7 @@ module hca_mgmt_bus
         end
         StReq, StWait: begin
           if ((state_q == StReq) && !reg_stall_i) state_q <= StWait;
-          if (ack_q) begin
+          if (ack) begin
             if (src_q == SrcHostWr && !we_q) begin
               we_q          <= 1'b1;
               wdata_q[31:0] <= merged;
