@@ -69,8 +69,8 @@ def sby_command(folder, top, entry, sources, flags):
 
 
 def sat_command(_folder, top, entry, sources, flags):
-    """The same with Yosys' SAT solver."""
-    return [TOOLS / "python", ROOT / "scripts" / "formal_sat.py", top, str(entry["depth"]),
+    """The same with a SAT solver."""
+    return [TOOLS / "python", ROOT / "scripts" / "formal_sat.py", entry["engine"], top, str(entry["depth"]),
             str(entry.get("cover_depth", entry["depth"])), flags, *sources]
 
 
@@ -83,7 +83,7 @@ def prove(name, top, entry):
     sources = [ROOT / path for path in entry["sources"]] + [FORMAL / f"{top}.sv"]
     flags = " ".join([*(f"-D {define}" for define in ["SYNTHESIS", *entry.get("defines", [])]),
                       *(f"-G {key}={value}" for key, value in entry["parameters"].items())])
-    engine = sat_command if entry.get("engine") == "sat" else sby_command
+    engine = sat_command if "engine" in entry else sby_command
     command = engine(folder, top, entry, sources, flags)
     with open(folder / "log", "w") as log:
         try:
@@ -97,8 +97,8 @@ def prove(name, top, entry):
 
 def main():
     jobs = list(proofs(sys.argv[1:]))
-    if not (TOOLS / "yowasp-sby").exists() or shutil.which("z3") is None:
-        sys.exit("formal: SymbiYosys or z3 is missing: run scripts/setup.sh")
+    if not (TOOLS / "yowasp-sby").exists() or None in map(shutil.which, ("z3", "cadical")):
+        sys.exit("formal: SymbiYosys, z3 or cadical is missing: run scripts/setup.sh")
     failed = 0
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name, passed, seconds, log in pool.map(lambda job: prove(*job), jobs):

@@ -104,10 +104,9 @@ package hca_link_pkg;
   localparam int unsigned TxRingPkts    = 512;             // packets of a VL
   localparam int unsigned TxGuardBlocks = 2 * MaxBlocks;   // what a VL has in any case
 
-  // Multiples of 512, the depth of a block RAM, that leave hca_tx_gate some 500 blocks or more to share; with eight VLs
-  // so many that seven which stand still leave another one what hides the latency of host memory.
+  // Multiples of 512, the depth of a block RAM, that leave hca_tx_gate some 500 blocks or more to share.
   function automatic int unsigned tx_pool_blocks(int unsigned vls);
-    return (vls == 1) ? 1024 : (vls == 2) ? 1536 : (vls <= 4) ? 2048 : (vls <= 8) ? (SmallPools ? 2560 : 3072) : 3584;
+    return (vls == 1) ? 1024 : (vls == 2) ? 1536 : (vls <= 4) ? 2048 : (vls <= 8) ? 2560 : 3584;
   endfunction
 
   // Blocks of a pool that no VL may count on: packets decided before a gate is seen shut (README.md) and the one for

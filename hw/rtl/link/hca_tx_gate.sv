@@ -19,12 +19,12 @@ module hca_tx_gate
 
   localparam int unsigned Guard   = TxGuardBlocks;
   localparam int unsigned HasW    = AheadW + 1;
-  localparam int unsigned ExcessW = $clog2(((Shared > TxRingBlocks) ? Shared : TxRingBlocks) + 1);
+  localparam int unsigned ExcessW = $clog2(TxRingBlocks + 1);
   localparam int unsigned Groups  = (NumVls + 3) / 4;
   localparam int unsigned SumW    = ExcessW + 4;
 
-  if (Shared == 0) begin : gen_bad_shared
-    $error("hca_tx_gate: nothing to share");
+  if (Shared == 0 || Shared >= (1 << ExcessW)) begin : gen_bad_shared
+    $error("hca_tx_gate: nothing to share, or too much");
   end
 
   logic [NumVls-1:0]              below_q, own_q;   // OpenBlocks; one packet more is its own

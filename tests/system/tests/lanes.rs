@@ -219,7 +219,7 @@ fn a_stuck_lane_slows_no_other() {
 #[test]
 fn all_stuck_lanes_leave_another_its_part() {
     let ratio = beside_stuck_lanes(7, 132);
-    assert!(ratio < 1.05, "{ratio}");
+    assert!(ratio < 1.25, "{ratio}");
 }
 
 /// How much longer WRITEs on lane 0 take beside others that are stuck, `blocks` at least in the ring of each.
