@@ -31,6 +31,7 @@ module fv_vl_queue #(
   logic                          too_long, first_q, ring_q, shut, busy, hold;
   logic [Rings-1:0]              room, head_valid;
   logic [Rings-1:0][PacketW-1:0] head_bytes;
+  logic [Rings-1:0][BlocksW-1:0] blocks_o;
   logic [Rings-1:0][FillW-1:0]      fill;
   logic [BlocksW-1:0]            head_blocks;
 
@@ -42,7 +43,7 @@ module fv_vl_queue #(
   ) u_dut (
     .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .room_o(room), .wait_o(shut),
     .long_o(too_long),
-    .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(), .pop_i(Rings'(pop_i) << pop_ring_i),
+    .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(blocks_o), .pop_i(Rings'(pop_i) << pop_ring_i),
     .drop_i(Rings'(drop_i) << pop_ring_i), .drop_ring_i(pop_ring_i), .busy_o(busy), .rd_en_i, .rd_ring_i, .hold_o(hold),
     .rd_beat_o(), .fill_o(fill)
   );
@@ -106,6 +107,8 @@ module fv_vl_queue #(
   // ---- Lengths of VL0: in the RAM, on the way out of it, in the two places in front ---------------------------
   logic [7:0]    waiting [RingPkts + 1];
   logic [7:0]    in_heads, in_flight;
+  logic [PacketW-1:0] bytes_1;
+  logic [BlocksW-1:0] blocks_1;
   logic          slot_1;
   logic [PktW:0] stored;
 
@@ -122,8 +125,9 @@ module fv_vl_queue #(
 
   assign in_flight = u_dut.fetch_q ? blocks_of(u_dut.u_lengths.rdata_q) : 8'd0;
   assign slot_1    = ~u_dut.gen_head[0].u_head.rd_ptr_q;
+  assign {bytes_1, blocks_1} = u_dut.gen_head[0].u_head.gen_regs.mem[slot_1];
   assign in_heads  = (u_dut.heads[0] != 2'd0 ? blocks_of(head_bytes[0]) : 8'd0) +
-                     (u_dut.heads[0] == 2'd2 ? blocks_of(u_dut.gen_head[0].u_head.gen_regs.mem[slot_1]) : 8'd0);
+                     (u_dut.heads[0] == 2'd2 ? blocks_of(bytes_1) : 8'd0);
   assign gen_ring[0].lengths = waiting[RingPkts] + in_flight + in_heads;
 
   always_comb begin
@@ -137,8 +141,10 @@ module fv_vl_queue #(
       h_fifo:    assert (u_dut.gen_head[0].u_head.wr_ptr_q ==
                          u_dut.gen_head[0].u_head.rd_ptr_q + 1'(u_dut.heads[0][0]));
       if (u_dut.heads[0] != 2'd0) h_head_0: assert (head_bytes[0] != '0 && 32'(head_bytes[0]) <= RoomBlocks * 64);
-      if (u_dut.heads[0] == 2'd2) h_head_1: assert (u_dut.gen_head[0].u_head.gen_regs.mem[slot_1] != '0 &&
-        32'(u_dut.gen_head[0].u_head.gen_regs.mem[slot_1]) <= RoomBlocks * 64);
+      a_blocks:  assert ((!head_valid[0] || blocks_o[0] == blocks_of(head_bytes[0]))
+                         && (!head_valid[1] || blocks_o[1] == blocks_of(head_bytes[1])));
+      if (u_dut.heads[0] == 2'd2) h_head_1: assert (bytes_1 != '0 && 32'(bytes_1) <= RoomBlocks * 64 &&
+                                                    blocks_1 == blocks_of(bytes_1));
       if (u_dut.fetch_q)
         h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
     end
