@@ -78,6 +78,8 @@ def contrary(text, goal):
 def gathered(text):
     """The design without its initial state, and with one wire that says whether all assertions hold."""
     found = ASSERT.findall(text)
+    if not found or len(found) != text.count("  cell $assert "):
+        sys.exit("formal: there is no assertion, or one in a form that is not known here")
     cells = "".join(HOLDS.format(number=number, signal=signal, enable=enable)
                     for number, (signal, enable) in enumerate(found))
     wires = " ".join(f"$formal_holds{number}" for number in range(len(found)))
