@@ -23,6 +23,7 @@ module fv_vl_arb #(
   input logic [NumVls-1:0]                            req_i,
   input logic [NumVls-1:0]                            wait_i,
   input logic [NumVls-1:0][hca_link_pkg::PacketW-1:0] bytes_i,
+  input logic [NumVls-1:0][hca_link_pkg::BlocksW-1:0] blocks_i,
   input logic                                         take_i
 );
   import hca_link_pkg::*;
@@ -42,7 +43,8 @@ module fv_vl_arb #(
 
   hca_vl_arb #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .round_quantum_i, .limit_i, .mtu_i, .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i,
-    .req_i, .wait_i, .bytes_i, .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .pick_blocks_o(pick_blocks), .take_i
+    .req_i, .wait_i, .bytes_i, .blocks_i, .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .pick_blocks_o(pick_blocks),
+    .take_i
   );
 
   // Packets of high since the last one of low; of low since the last one of high.
@@ -69,12 +71,14 @@ module fv_vl_arb #(
   logic [31:0] laps_q;
   logic signed [31:0] budget, granted, granted_q;
   logic [4:0]  lap_units;
+  logic [1:0]  high_jump;
 
   assign waits     = !tbl_q && u_dut.high_any && u_dut.low_any && !u_dut.u_low.step_i && u_dut.low_jump == 2'd0 &&
-                     u_dut.release_q == '0;
+                     !u_dut.releases;
   assign budget    = 32'(u_dut.budget_q);
   assign granted   = begun_q ? granted_q : budget;
-  assign lap_units = (u_dut.high_jump == 2'd0) ? 5'(u_dut.u_high.begin_o) : 5'd1 << {u_dut.high_jump - 2'd1, 1'b0};
+  assign high_jump = u_dut.u_high.jump;
+  assign lap_units = (high_jump == 2'd0) ? 5'(u_dut.u_high.begin_o) : 5'd1 << {high_jump - 2'd1, 1'b0};
 
   always_ff @(posedge clk_i) begin
     granted_q <= granted;
@@ -90,7 +94,10 @@ module fv_vl_arb #(
   end
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
-    always_comb m_bytes: assume (bytes_i[v] != '0);
+    always_comb begin
+      m_bytes:  assume (bytes_i[v] != '0);
+      m_blocks: assume (blocks_i[v] == blocks_of(bytes_i[v]));
+    end
   end
 
   always_comb begin
@@ -126,6 +133,8 @@ module fv_vl_arb #(
         h_rich:  assert (fresh_q || !begun_q || laps_q == '0 || budget >= 0);
         h_fresh: assert (!fresh_q || (budget <= 0 && !u_dut.low_done_q));
       end
+      h_allowed: assert (u_dut.allowed_q == ((limit_i == 8'd0) ? u_dut.used_q == '0 : u_dut.used_q[15:6] < {2'd0, limit_i}));
+      h_used:  assert (u_dut.used_q <= 16'd32767 + 16'd127);
       h_run:   assert (high_run_q <= u_dut.used_q);
       h_ran:   assert (!low_ran_q || u_dut.used_q == '0);
       h_high:  assert (!u_dut.u_high.valid_q || 32'(u_dut.u_high.cur_vl_q) < NumVls);

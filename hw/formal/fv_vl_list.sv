@@ -6,7 +6,7 @@
 module fv_vl_list #(
   parameter int unsigned NumVls  = 2,
   parameter int unsigned Entries = 4,
-  parameter int unsigned IdleMax = 3,
+  parameter int unsigned IdleMax = 4,
   parameter bit          Table   = 1'b0,  // 1: proves that the sums of weights are right; 0: takes that from there
   localparam int unsigned VlW    = (NumVls > 1) ? $clog2(NumVls) : 1,
   localparam int unsigned EntryW = $clog2(Entries),
@@ -44,8 +44,8 @@ module fv_vl_list #(
   hca_vl_list #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .tbl_we_i, .tbl_idx_i, .tbl_i, .req_i, .wait_i, .bytes_i, .step_i,
     .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .bytes_o(),
-    .begin_o(), .lap_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .visit_o(first), .weight_o(), .leave_o(leave),
-    .early_o(), .sum_o()
+    .begin_o(), .lap_if_o(), .jump_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .visit_o(first), .weight_o(),
+    .leave_o(leave), .early_o(), .early_sum_o(), .sum_o()
   );
 
   assign unused = ^{start, any};
@@ -75,7 +75,8 @@ module fv_vl_list #(
   end
 
   // ---- The watched VL ----------------------------------------------------------------------------------------
-  logic        full_q, given_q, idle;
+  logic        asked_q;   // the search knows that it asks
+  logic        full_q, given_q, skips, idle;
   logic [8:0]  laps_q;
   logic [2:0]  idle_q;
   logic [4:0]  jumped;
@@ -83,16 +84,18 @@ module fv_vl_list #(
 
   assign asking = req_i[watched_q] && u_dut.weights_q[watched_q] != '0 && !clear_i && !tbl_q;
   assign jumped = (jump == 2'd0) ? 5'd0 : 5'd1 << {jump - 2'd1, 1'b0};
+  assign skips  = u_dut.early_q && u_dut.skip_q[watched_q];
   assign idle   = step_i && !u_dut.act && jump == 2'd0 && !u_dut.early && !lap;
 
   always_ff @(posedge clk_i) begin
+    asked_q <= asking;
     if (rst_q || !asking || (take && vl == watched_q)) begin
       full_q  <= 1'b0;
       given_q <= 1'b0;
       laps_q  <= '0;
       idle_q  <= '0;
     end else begin
-      if (lap) full_q <= 1'b1;
+      if (lap && asked_q) full_q <= 1'b1;
       if (lap) given_q <= 1'b0;
       else if (visit && vl == watched_q) given_q <= 1'b1;
       else if (u_dut.early && u_dut.owes[watched_q]) given_q <= 1'b1;
@@ -155,6 +158,7 @@ module fv_vl_list #(
       assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(entry[e].weight) : '0);
       assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.vl_q[e]) == v;
       always_comb begin
+        if (!rst_q && !Table && idle_q >= 3'd2 && u_dut.ok_q[e] && 32'(u_dut.vl_q[e]) == v) h_asks: assert (req_i[v]);
         if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (cur == entry[e]);
         if (!rst_q && mask[v][e]) h_entry: assert (entry[e].vl == 4'(v) && entry[e].weight != '0);
       end
@@ -205,10 +209,17 @@ module fv_vl_list #(
         h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (later & mask[watched_q]) != '0 ||
                          (u_dut.valid_q && u_dut.cur_vl_q == watched_q && !u_dut.added_q));
       if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
-      if (idle_q == 3'd2) h_idle_2: assert (!u_dut.valid_q || u_dut.has);
-      if (idle_q == 3'd3) h_idle_3: assert (u_dut.valid_q && u_dut.has);
-      h_given:  assert (!(full_q && !given_q && u_dut.skip_q[watched_q]));
-      h_skip:   assert (u_dut.early_q || u_dut.skip_q == '0);
+      // One that was in doubt may have been found; the next search knows.
+      if (idle_q != '0) h_told: assert (!u_dut.stale_q);
+      if (idle_q == 3'd3) h_idle_3: assert (!u_dut.valid_q || u_dut.has);
+      if (idle_q == 3'd4) h_idle_4: assert (u_dut.valid_q && u_dut.has);
+      // What the search sees: entries of the table, all of the watched VL among them.
+      h_on:     assert ((u_dut.ok_q & ~u_dut.on_q) == '0);
+      h_asked:  assert (asked_q || (!full_q && idle_q == '0));
+      if (asked_q && !u_dut.stale_q && !skips)
+        h_seen: assert ((mask[watched_q] & ~u_dut.ok_q) == '0);
+      h_stale:  assert (!u_dut.stale_q || (u_dut.start_q && !u_dut.valid_q));
+      h_given:  assert (!(full_q && !given_q && skips));
 
       c_lap:    cover (full_q && laps_q == 9'd2);
       c_jump:   cover (laps_q >= 9'd16);

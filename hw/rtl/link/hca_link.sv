@@ -100,7 +100,7 @@ module hca_link
   );
 
   // ---- Flow control towards the peer: FCPs or PFC frames ---------------------------------------------
-  logic fcp_valid, fcp_ready, fcp_busy, pfc_valid, pfc_ready, ctl_valid, ctl_ready, up;
+  logic fcp_valid, fcp_ready, fcp_busy, pfc_valid, pfc_ready, ctl_valid, ctl_ready, up, counts;
   phy_t fcp_beat_w, pfc_beat, ctl;
 
   assign up        = phy_up_i && cfg.state != LinkDown;
@@ -184,10 +184,10 @@ module hca_link
     .clk_i, .rst_i, .cfg_i(cfg), .phy_up_i, .tx_credits_i(credits), .tx_fill_i(tx_fill), .rx_fill_i(rx_fill),
     .tx_wait_i(tx_wait), .pfc_sent_i(pfc_sent), .pfc_received_i(pfc_received), .pfc_paused_i(pfc_paused),
     .tx_ev_i(tx_ev), .rx_ev_i(rx_ev), .fcp_i(fcp), .lpcrc_err_i(lpcrc_err), .fcp_malformed_i(fcp_malformed),
-    .recovery_i(recovery), .downed_i(downed), .event_o, .stat_addr_i, .stat_data_o
+    .recovery_i(recovery), .downed_i(downed), .busy_o(counts), .event_o, .stat_addr_i, .stat_data_o
   );
 
   assign busy_o = tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || tx_fill != '0 || rx_fill != '0 ||
-                  fcp_busy || ctl_valid || pfc_paused != '0 || cfg.state == LinkDefer;
+                  fcp_busy || ctl_valid || counts || pfc_paused != '0 || cfg.state == LinkDefer;
 
 endmodule

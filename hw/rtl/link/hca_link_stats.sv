@@ -28,20 +28,26 @@ module hca_link_stats
   input  logic              fcp_malformed_i,
   input  logic              recovery_i,
   input  logic              downed_i,
+  output logic              busy_o,              // something is still to be counted
   output logic              event_o,             // strobe: the status word changed
   input  logic [7:0]        stat_addr_i,
   output logic [31:0]       stat_data_o
 );
 
   // What leaves is told late in its cycle, behind the arbiter: it is counted in the next one. So is who waits, which is
-  // told behind the credits for the heads of the rings.
+  // told behind the credits for the heads of the rings, and what comes, behind the room that a ring has for it.
   tx_ev_t      tx_ev_q;
+  rx_ev_t      rx_ev_q;
   logic [15:0] tx_wait_q;
+  logic        fcp_q, lpcrc_err_q, fcp_malformed_q;
 
   always_ff @(posedge clk_i) begin
     tx_ev_q   <= rst_i ? '0 : tx_ev_i;
+    rx_ev_q   <= rst_i ? '0 : rx_ev_i;
     tx_wait_q <= rst_i ? '0 : tx_wait_i;
+    {fcp_q, lpcrc_err_q, fcp_malformed_q} <= rst_i ? '0 : {fcp_i, lpcrc_err_i, fcp_malformed_i};
   end
+
 
   // ---- Counters per VL -----------------------------------------------------------------------------
   logic [31:0] tx_packets, tx_blocks, rx_packets, tx_wait, pfc_sent, pfc_received, pfc_paused;
@@ -65,7 +71,7 @@ module hca_link_stats
   hca_vl_count #(
     .AddW(1)
   ) u_rx_packets (
-    .clk_i, .rst_i, .add_i(rx_ev_i.packet), .vl_i(rx_ev_i.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(rx_packets)
+    .clk_i, .rst_i, .add_i(rx_ev_q.packet), .vl_i(rx_ev_q.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(rx_packets)
   );
 
   hca_vl_tally u_tx_wait (.clk_i, .rst_i, .step_i(tx_wait_q), .rd_vl_i(rd_vl), .rd_o(tx_wait));
@@ -83,27 +89,28 @@ module hca_link_stats
   logic                       data_err, link_err, phys_err, integrity;
   logic [4:0]                 marginal_q;   // leaky: up with an error on the wire, down with a good packet
 
-  assign data_err = rx_ev_i.symbol_err || rx_ev_i.malformed || rx_ev_i.vl_mismatch || rx_ev_i.vl15_drop ||
-                    rx_ev_i.overrun;
-  assign link_err  = lpcrc_err_i || fcp_malformed_i;
-  assign phys_err  = rx_ev_i.symbol_err || lpcrc_err_i;
+  assign data_err = rx_ev_q.symbol_err || rx_ev_q.malformed || rx_ev_q.vl_mismatch || rx_ev_q.vl15_drop ||
+                    rx_ev_q.overrun;
+  assign link_err  = lpcrc_err_q || fcp_malformed_q;
+  assign phys_err  = rx_ev_q.symbol_err || lpcrc_err_q;
+  assign busy_o    = rx_ev_q.packet || data_err || link_err || fcp_q;
   assign integrity = phys_err && marginal_q == 5'(LocalPhyErrors);
 
   always_comb begin
     step     = '0;
-    step[0]  = rx_ev_i.symbol_err;
+    step[0]  = rx_ev_q.symbol_err;
     step[1]  = recovery_i;
     step[2]  = downed_i;
     step[3]  = data_err || link_err;       // port_rcv_errors; two at once: below
     step[6]  = tx_ev_q.discard;
     step[7]  = tx_ev_q.refused;
     step[9]  = integrity;
-    step[10] = rx_ev_i.overrun;
-    step[11] = rx_ev_i.vl15_drop;
+    step[10] = rx_ev_q.overrun;
+    step[11] = rx_ev_q.vl15_drop;
     step[12] = tx_ev_q.ctl;
-    step[13] = fcp_i;
-    step[14] = lpcrc_err_i;
-    step[15] = rx_ev_i.vl_mismatch;
+    step[13] = fcp_q;
+    step[14] = lpcrc_err_q;
+    step[15] = rx_ev_q.vl_mismatch;
   end
 
   always_ff @(posedge clk_i) begin
@@ -115,7 +122,7 @@ module hca_link_stats
       if (data_err && link_err) errors_q[3] <= errors_q[3] + 32'd2;
       if (integrity) marginal_q <= '0;
       else if (phys_err) marginal_q <= marginal_q + 1'b1;
-      else if (rx_ev_i.packet && marginal_q != '0) marginal_q <= marginal_q - 1'b1;
+      else if (rx_ev_q.packet && marginal_q != '0) marginal_q <= marginal_q - 1'b1;
     end
   end
 
@@ -154,7 +161,7 @@ module hca_link_stats
   end
 
   logic unused_bits;
-  assign unused_bits = ^{cfg_i, rx_ev_i};
+  assign unused_bits = ^{cfg_i, rx_ev_q};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) status_q <= '0;

@@ -145,7 +145,7 @@ module hca_link_tx
     end
 
     assign data_bytes[v] = head_bytes[v];
-    // A register in front of the arbiter: a VL that sends is known again in the second cycle after.
+    // A register in front of the arbiter: whether a VL that sends has another packet is known in the second cycle after.
     assign taken[v] = gone[v];
 
     always_ff @(posedge clk_i) begin
@@ -158,7 +158,7 @@ module hca_link_tx
       end
     end
 
-    assign waits[v]      = taken_q[v] && head_valid[v];
+    assign waits[v]      = taken_q[v];
     assign wait_o[v]     = head_valid[v] && data_ok && (cfg_i.ib ? !has_credit[v] : paused[v]);
   end
 
@@ -184,7 +184,7 @@ module hca_link_tx
   ) u_arb (
     .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown), .round_quantum_i(cfg_i.round_quantum), .limit_i(cfg_i.limit),
     .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req_q & ~strict), .wait_i(waits & ~strict),
-    .bytes_i(data_bytes), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl),
+    .bytes_i(data_bytes), .blocks_i(head_blocks[NumVls-1:0]), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl),
     .pick_blocks_o(pick_blocks), .take_i(may_arb)
   );
 

@@ -26,6 +26,7 @@ module hca_vl_arb
   input  logic [NumVls-1:0]              req_i,            // the VL has a packet that may leave now
   input  logic [NumVls-1:0]              wait_i,           // only the next cycle will tell
   input  logic [NumVls-1:0][PacketW-1:0] bytes_i,          // length of that packet
+  input  logic [NumVls-1:0][BlocksW-1:0] blocks_i,         // the same in blocks
   output logic                           pick_valid_o,
   output logic [VlW-1:0]                 pick_vl_o,
   output logic [BlocksW-1:0]             pick_blocks_o,    // of its packet
@@ -36,18 +37,26 @@ module hca_vl_arb
   localparam int unsigned BudgetW = 15 + SumW;   // signed; k * L < 2^(12 + SumW)
 
   typedef logic signed [BudgetW-1:0] budget_t;
+  typedef logic [SumW+11:0]          gain_t;
+
+  // Of 4,080 at most, and of weights that are SumW bits together.
+  function automatic gain_t times_k(logic [14:0] k, logic [SumW-1:0] weight);
+    return gain_t'((SumW + 15)'(k) * (SumW + 15)'(weight));
+  endfunction
 
   localparam logic [7:0] Unlimited = 8'd255;
 
   logic            use_high, stall, high_step, high_lap_if;
   logic            high_any, high_start, high_ready, high_take;
   logic            low_any, low_start, low_ready, low_begin, low_take, low_lap, low_visit, low_leave, low_lap_only;
-  logic [1:0]      high_jump, low_jump, high_laps, low_laps, high_by;   // high_by: high_jump, if it is not 0
+  logic            high_jumps;
+  logic [1:0]      low_jump, high_laps, low_laps, high_by;   // high_by: laps of high, if it jumps
   logic [VlW-1:0]  high_vl, low_vl;
-  logic [PacketW-1:0] high_bytes, low_bytes;
+  logic [PacketW-1:0] high_bytes;
   logic [BlocksW-1:0] high_blocks, low_blocks;
   logic [7:0]      low_weight;
   logic [SumW-1:0] high_sum, low_sum, low_early;
+  logic            low_gives_early, releases;
 
   hca_vl_list #(
     .NumVls (NumVls),
@@ -73,13 +82,15 @@ module hca_vl_arb
     .bytes_o   (high_bytes),
     .begin_o   (),
     .lap_if_o  (high_lap_if),
-    .jump_o    (high_jump),
+    .jump_if_o (high_jumps),
+    .jump_o    (),
     .laps_o    (high_by),
     .lap_o     (),
     .visit_o   (),
     .weight_o  (),
     .leave_o   (),
-    .early_o   (),
+    .early_o    (),
+    .early_sum_o(),
     .sum_o     (high_sum)
   );
 
@@ -104,16 +115,18 @@ module hca_vl_arb
     .start_o   (low_start),
     .ready_o   (low_ready),
     .vl_o      (low_vl),
-    .bytes_o   (low_bytes),
+    .bytes_o   (),
     .begin_o   (low_begin),
     .lap_if_o  (),
+    .jump_if_o (),
     .jump_o    (low_jump),
     .laps_o    (),
     .lap_o     (low_lap),
     .visit_o   (low_visit),
     .weight_o  (low_weight),
     .leave_o   (low_leave),
-    .early_o   (low_early),
+    .early_o    (low_gives_early),
+    .early_sum_o(low_early),
     .sum_o     (low_sum)
   );
 
@@ -123,39 +136,53 @@ module hca_vl_arb
   assign low_take     = take_i && pick_valid_o && !use_high;
 
   // Both lists' lengths side by side: whose turn it is comes late.
-  assign high_blocks   = blocks_of(high_bytes);
-  assign low_blocks    = blocks_of(low_bytes);
+  assign high_blocks   = blocks_i[high_vl];
+  assign low_blocks    = blocks_i[low_vl];
   assign pick_blocks_o = use_high ? high_blocks : low_blocks;
 
   // ---- Policy iba: the limit counts whole blocks of 64 bytes of each packet, at least one -----------------
   // So a packet of the MTU and its headers counts as the MTU, and limit 1 is two packets of 2048 bytes.
-  logic [15:0] used_q;   // blocks of high since the last packet of low
-  logic        allowed;
+  logic [15:0] used_q, used;         // blocks of high since the last packet of low
+  logic        allowed_q;            // high may go on: known with used_q
   logic [6:0]  charge;
+  logic [16:0] limit_blocks, below, below_then;
 
   always_comb begin
     charge = high_bytes[PacketW-1:6];
     if (charge == 7'd0) charge = 7'd1;
+    used = (high_take && !used_q[15]) ? used_q + 16'(charge) : used_q;
   end
 
-  assign allowed = (limit_i == 8'd0) ? used_q == 16'd0 : used_q[15:6] < {2'd0, limit_i};
+  // Below the limit, in blocks: the sign of one sum.
+  assign limit_blocks = {3'd0, limit_i, 6'd0};
+  assign below        = 17'({1'b0, used_q} - limit_blocks);
+  assign below_then   = 17'({1'b0, used_q} + 17'(charge) - limit_blocks);
 
   always_ff @(posedge clk_i) begin
-    if (rst_i || clear_i || low_take) used_q <= '0;
-    else if (high_take && !used_q[15]) used_q <= used_q + 16'(charge);
+    used_q <= (rst_i || clear_i || low_take) ? '0 : used;
+    if (rst_i || clear_i || low_take) allowed_q <= 1'b1;
+    else if (high_take) allowed_q <= below_then[16];
+    else allowed_q <= below[16] || (limit_i == 8'd0 && used_q == '0);
   end
 
   // ---- Policy round-quantum -------------------------------------------------------------------------------------
   // budget: k for each unit of weight that low was given in this round, less H for each lap of high. The first lap of
   // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
   // packets leave, so that the two lists mix packet by packet.
-  budget_t         budget_q, budget, price, gain, low_gain, stays, pays, pays_1, pays_4, pays_16, got, gets, gets_pays;
+  budget_t         budget_q, budget, price, gain, low_gain, old, stays, pays, opens, pays_1, pays_4, pays_16, gets;
+  budget_t         gets_pays;
   logic            low_done_q;    // low has had its lap in this round
   logic            rich_1, rich_4, rich_16, fresh, high_lap;
-  logic [7:0]      pending_q, pending, first_share, released;
-  logic [SumW-1:0] release_q;
+  logic [7:0]      pending_q, pending, first_share;
+  logic            one_packet, few;
   logic [14:0]     k_q;           // a cycle behind what firmware says
-  logic [SumW+11:0] low_gain_q;   // k * L
+  logic [SumW-1:0] rest;
+  gain_t           low_gain_q;    // k * L
+  // Released in the cycle before: k times a packet's blocks, a visit's weight, or the rest of one, made before it was
+  // known which, if any. Weights given early, where nobody is visited, are a rest of the next cycle.
+  gain_t           of_blocks_q, of_weight_q, of_rest_q;
+  logic            gives_blocks_q, gives_weight_q, gives_rest_q, early_q;
+  logic [SumW-1:0] early_sum_q;
 
   // At least H, 4 H, 16 H: what is above as many bits as H has, or a short comparison.
   function automatic logic at_least(budget_t much, logic [SumW-1:0] sum);
@@ -169,12 +196,13 @@ module hca_vl_arb
   always_comb begin
     if (limit_i == Unlimited) use_high = high_any;
     else if (round_quantum_i) use_high = high_any && (!high_start || low_done_q || rich_1 || !low_any);
-    else use_high = high_any && (allowed || !low_any);
+    else use_high = high_any && (allowed_q || !low_any);
   end
 
-  // A release takes a cycle to reach the budget: until then nobody sends and no lap begins. Low may walk on, for a
-  // visit that sends nothing is the same before and after a lap of high.
-  assign stall = round_quantum_i && release_q != '0 && limit_i != 8'd0 && high_any;
+  // A release takes a cycle to reach the budget, what is given early two: until then nobody sends and no lap begins.
+  // Low may walk on, for a visit that sends nothing is the same before and after a lap of high.
+  assign releases = gives_blocks_q || gives_weight_q || gives_rest_q || early_q;
+  assign stall    = round_quantum_i && releases && limit_i != 8'd0 && high_any;
 
   always_comb begin
     high_laps = 2'd3;
@@ -190,39 +218,43 @@ module hca_vl_arb
   assign high_step    = use_high && !stall;
   assign high_lap     = high_step && high_lap_if;
   assign fresh        = !rich_1;   // this lap of high opens a round
-  assign low_lap_only = round_quantum_i && high_jump != 2'd0 && fresh && limit_i != Unlimited;
+  assign low_lap_only = round_quantum_i && high_step && high_jumps && fresh && limit_i != Unlimited;
 
   // What is still to be released, if the visit acts now; what a packet releases of it.
   assign pending     = low_visit ? low_weight : pending_q;
-  assign first_share = (pending < low_blocks) ? pending : low_blocks;
-
-  always_comb begin
-    if (low_leave) released = pending;
-    else if (low_take) released = first_share;
-    else released = 8'd0;
-  end
+  assign few         = pending < low_blocks;
+  assign first_share = few ? pending : low_blocks;
+  assign one_packet  = low_take && !low_leave && !few;
+  assign rest        = early_q ? early_sum_q : SumW'(pending_q);
 
   // What becomes of the budget in each case is known before which case it is, also before how many laps are jumped. A
   // lap of high beside a jump of low opens a round. No lap of high begins while weight is released (stall), so none of
   // them waits for the product; under policy iba, where one may, the budget says nothing.
-  assign gain     = budget_t'({1'b0, (SumW + 12)'((SumW + 15)'(k_q) * (SumW + 15)'(release_q))});
+  assign gain     = budget_t'({1'b0, (of_blocks_q & {$bits(gain_t){gives_blocks_q}})
+                                     | (of_weight_q & {$bits(gain_t){gives_weight_q}})
+                                     | (of_rest_q & {$bits(gain_t){gives_rest_q}})});
   assign low_gain = budget_t'({1'b0, low_gain_q});
+
+  assign old = low_done_q ? '0 : budget_q;
 
   always_comb begin
     price     = budget_t'({1'b0, high_sum});
-    pays_1    = (fresh ? '0 : budget_q) - price;
+    opens     = -price;
+    pays_1    = budget_q - price;
     pays_4    = budget_q - (price <<< 2);
     pays_16   = budget_q - (price <<< 4);
-    got       = (low_done_q ? '0 : budget_q) + low_gain;
-    gets      = got + gain;
+    gets      = (old ^ low_gain ^ gain) + (((old & low_gain) | (old & gain) | (low_gain & gain)) <<< 1);   // carry save
     gets_pays = low_gain - price;
     stays     = budget_q + gain;
   end
 
   always_comb begin
-    pays = pays_1;
-    if (!fresh && high_by == 2'd2) pays = pays_4;
-    if (!fresh && high_by == 2'd3) pays = pays_16;
+    unique case (high_by)
+      2'd2:    pays = pays_4;
+      2'd3:    pays = pays_16;
+      default: pays = pays_1;
+    endcase
+    if (fresh) pays = opens;
   end
 
   always_comb begin
@@ -234,19 +266,33 @@ module hca_vl_arb
     endcase
   end
 
+  // Nobody is visited while weights that were given early become a gain.
+  `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
-    k_q        <= 15'(limit_i) << (3'd5 - mtu_i);
-    low_gain_q <= (SumW + 12)'((SumW + 15)'(k_q) * (SumW + 15)'(low_sum));
+    if (!rst_i) assert (!early_q || !(low_leave || low_take)) else $error("hca_vl_arb: a visit beside what is early");
+  end
+  `endif
+
+  always_ff @(posedge clk_i) begin
+    k_q         <= 15'(limit_i) << (3'd5 - mtu_i);
+    low_gain_q  <= times_k(k_q, low_sum);
+    of_blocks_q <= times_k(k_q, SumW'(low_blocks));
+    of_weight_q <= times_k(k_q, SumW'(low_weight));
+    of_rest_q   <= times_k(k_q, rest);
+    early_sum_q <= low_early;
     if (rst_i || clear_i) begin
       budget_q   <= '0;
       low_done_q <= 1'b1;
       pending_q  <= '0;
-      release_q  <= '0;
+      {gives_blocks_q, gives_weight_q, gives_rest_q, early_q} <= '0;
     end else begin
       budget_q  <= budget;
       if (low_leave) pending_q <= '0;
       else if (low_take) pending_q <= pending - first_share;
-      release_q <= SumW'(released) | low_early;   // weights are given early where nobody is visited
+      gives_blocks_q <= one_packet;
+      gives_weight_q <= (low_leave || low_take) && !one_packet && low_visit;
+      gives_rest_q   <= ((low_leave || low_take) && !one_packet && !low_visit && pending_q != '0) || early_q;
+      early_q        <= low_gives_early;
       if (low_jump != 2'd0 || low_lap) low_done_q <= 1'b1;
       else if ((high_lap && fresh) || low_begin) low_done_q <= 1'b0;
     end

@@ -31,13 +31,15 @@ module hca_vl_list
   output logic [PacketW-1:0]             bytes_o,      // length of its packet
   output logic                           begin_o,      // strobe: a lap begins
   output logic                           lap_if_o,     // a lap begins or is jumped, if step_i
+  output logic                           jump_if_o,    // laps are jumped, if step_i
   output logic [1:0]                     jump_o,       // strobe: 1, 4 or 16 laps were jumped (1, 2, 3)
   output logic [1:0]                     laps_o,       // what jump_o is, if it is not 0
   output logic                           lap_o,        // strobe: a lap ends
   output logic                           visit_o,      // a packet or leave_o of now is the first thing of a visit:
   output logic [7:0]                     weight_o,     // weight_o goes to the account of vl_o
   output logic                           leave_o,      // strobe: the visit ends
-  output logic [SumW-1:0]                early_o,      // weights given without a visit at the beginning of a lap
+  output logic                           early_o,      // strobe: weights were given without a visit at a lap's start:
+  output logic [SumW-1:0]                early_sum_o,  // these together
   output logic [SumW-1:0]                sum_o         // weights of all VLs with a packet, one cycle old
 );
 
@@ -118,19 +120,23 @@ module hca_vl_list
   // ---- The next entry whose VL has a packet -----------------------------------------------------------
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
   logic               early_q;                       // weights were given at the beginning of this lap:
-  logic [NumVls-1:0]  skip_q;                        // to these, which are none in any other lap
+  logic [NumVls-1:0]  skip_q;                        // to these, while early_q
   logic [2**VlW-1:0]  open;                          // may be visited in this lap
-  logic [Entries-1:0] ok;
+  logic [Entries-1:0] ok_q;                          // entries that may be, a cycle before
+  logic               stale_q;                       // skip_q has just changed: ok_q does not know yet
   logic               none, wraps;
   logic [EntryW-1:0]  idx, idx_later;
   logic [VlW-1:0]     vl, vl_later;                  // whose
 
   assign back = req_i | wait_i;
 
-  assign open = (2**VlW)'(back & ~skip_q);
+  assign open = (2**VlW)'(early_q ? back & ~skip_q : back);
 
+  // An entry that is being written is none: what was true of it is not true of the VL that it has then.
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_ok
-    assign ok[e] = on_q[e] && open[vl_q[e]];
+    always_ff @(posedge clk_i) begin
+      ok_q[e] <= !rst_i && on_q[e] && open[vl_q[e]] && !(we_q && write_q == EntryW'(e));
+    end
   end
 
   // The entry in hand. At the start of a lap it is looked for again until the lap begins.
@@ -138,14 +144,14 @@ module hca_vl_list
   logic [EntryW-1:0]  idx_q;
   logic [VlW-1:0]     cur_vl_q;
 
-  assign search = start_q && !(step_i && valid_q);
+  assign search = start_q && !(step_i && valid_q) && !stale_q;
 
   // The first one of the lap and the first one behind the entry in hand, side by side: which one counts is known late.
   hca_low_index #(
     .N    (Entries),
     .NoteW(VlW)
   ) u_first (
-    .bits_i       (ok),
+    .bits_i       (ok_q),
     .notes_i      (vl_q),
     .place_i      (idx_q),
     .none_o       (none),
@@ -184,25 +190,11 @@ module hca_vl_list
   logic [NumVls-1:0]           member, owes, able, owes_4, owes_16;
   logic [1:0]                  laps, jump;   // laps: as jump, if there is one
   at_least_t                   owing;
-  logic                        look, any, all_owe, many_owe, all_1, all_4, all_16, ahead, early;
-  logic [SumW-1:0]             early_sum;
+  logic                        bound, any, all_owe, many_owe, all_4, all_16, jumps, gives_early, ahead, early;
 
-  assign look = start_q && !early_q && (step_i || lap_only_i);
-
-  // Sums as trees: of weights of some VLs, and of four VLs each whether they owe.
+  // Weights of some VLs together, which ones is known late: two weights and their sum are there before, and a number of
+  // the three or none is taken.
   function automatic logic [SumW-1:0] sum_of(logic [NumVls-1:0] some_vls, logic [NumVls-1:0][SumW-1:0] weights);
-    logic [15:0][SumW-1:0] part;
-    part = '0;
-    for (int unsigned n = 0; n < NumVls; n++) part[n] = some_vls[n] ? weights[n] : '0;
-    for (int unsigned width = 8; width != 0; width = width / 2) begin
-      for (int unsigned n = 0; n < width; n++) part[n] = part[n] + part[n + width];
-    end
-    return part[0];
-  endfunction
-
-  // The same where it is known late which VLs: two weights and their sum are there before, and a number of the three or
-  // none is taken.
-  function automatic logic [SumW-1:0] late_sum_of(logic [NumVls-1:0] some_vls, logic [NumVls-1:0][SumW-1:0] weights);
     logic [15:0][SumW-1:0] weight;
     logic [7:0][SumW-1:0]  part;
     logic [15:0]           some;
@@ -257,17 +249,20 @@ module hca_vl_list
     assign owes_16[v]   = !member[v] || (acc_q[v][AccW-1] && !behind_16[v][4] && lap_q[v][7:4] == '0);
   end
 
-  assign any       = member != '0;
-  assign all_owe   = any && able == '0;
-  assign owing     = at_least_of(16'(owes));
-  assign many_owe  = owing[ManyVls];
-  assign all_1     = look && all_owe;
-  assign all_4     = any && owes_4 == '1;    // more than one lap, so one lap too
-  assign all_16    = any && owes_16 == '1;
-  assign early     = look && step_i && !all_owe && many_owe;
-  // No visit now, if this list has the turn: laps are jumped, or weights given early.
-  assign ahead     = start_q && !early_q && (all_owe ? laps_max_i != 2'd0 : many_owe);
-  assign early_sum = late_sum_of(owes, weights_q);
+  assign bound       = start_q && !early_q;
+  assign any         = member != '0;
+  assign all_owe     = any && able == '0;
+  assign owing       = at_least_of(16'(owes));
+  assign many_owe    = owing[ManyVls];
+  assign all_4       = any && owes_4 == '1;    // more than one lap, so one lap too
+  assign all_16      = any && owes_16 == '1;
+  assign early_sum_o = sum_of(owes, weights_q);
+
+  // No visit now: laps are jumped, or weights given early, if this list has the turn. Whose turn it is comes last.
+  assign jumps       = bound && all_owe && laps_max_i != 2'd0;
+  assign gives_early = bound && !all_owe && many_owe;
+  assign ahead       = jumps || gives_early;
+  assign early       = gives_early && step_i;
 
   always_comb begin
     if (all_16 && laps_max_i == 2'd3) laps = 2'd3;
@@ -275,7 +270,7 @@ module hca_vl_list
     else laps = 2'd1;
   end
 
-  assign jump = (all_1 && laps_max_i != 2'd0) ? laps : 2'd0;
+  assign jump = (jumps && (step_i || lap_only_i)) ? laps : 2'd0;
 
   // ---- The visit ------------------------------------------------------------------------------------------
   logic            act, has, send, may_act, goes_on;   // whose turn it is comes late: may_act, goes_on, if ours
@@ -303,18 +298,19 @@ module hca_vl_list
   assign leave   = step_i && goes_on;
 
   assign any_o    = any;
-  assign start_o  = start_q && !early_q;
+  assign start_o  = bound;
   assign vl_o     = cur_vl_q;
   assign bytes_o  = bytes_i[cur_vl_q];
-  assign begin_o  = early || (start_q && !early_q && (leave || send));
-  assign lap_if_o = ahead || (start_q && !early_q && (goes_on || (take_i && ready_o)));
+  assign begin_o  = early || (bound && (leave || send));
+  assign lap_if_o = ahead || (bound && (goes_on || (take_i && ready_o)));
+  assign jump_if_o = jumps;
   assign jump_o   = jump;
   assign laps_o   = laps;
-  assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && none);
+  assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && none && !stale_q);
   assign visit_o  = !added_q && has;
   assign weight_o = cur_weight;
   assign leave_o  = leave;
-  assign early_o  = early ? early_sum : '0;
+  assign early_o  = early;
 
   always_ff @(posedge clk_i) begin
     if (rst_i || clear_i) begin
@@ -322,10 +318,11 @@ module hca_vl_list
       valid_q <= 1'b0;
       added_q <= 1'b0;
       early_q <= 1'b0;
-      skip_q  <= '0;
+      stale_q <= 1'b1;
     end else begin
-      if (early) {early_q, skip_q} <= {1'b1, owes};
-      else if (lap_o) {early_q, skip_q} <= '0;
+      stale_q <= early || (early_q && lap_o);
+      early_q <= early || (early_q && !lap_o);
+      if (early) skip_q <= owes;
       if (leave) begin
         start_q <= wraps;
         added_q <= 1'b0;
@@ -344,7 +341,7 @@ module hca_vl_list
   logic give;      // those who owe get the weights of a lap or more
   acc_t visited;   // account of the VL in hand behind this cycle, if it changes
 
-  assign give    = ahead && (step_i || (lap_only_i && all_owe));
+  assign give    = ahead && (step_i || (lap_only_i && jumps));
   assign visited = !has ? '1 : account[AccW-1] ? account : rest;
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_account

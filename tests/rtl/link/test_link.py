@@ -253,7 +253,7 @@ async def down_under_traffic(dut):
     pair.set(enable=0)
     for side in (0, 1):
         await pair.ctrl(side, state=DOWN)
-    await pair.run(3000)
+    await pair.until(pair.quiet, 20000, "every ring empty")
     for side in (0, 1):
         await pair.ctrl(side, state=ACTIVE)
     pair.set(mind_open=1)

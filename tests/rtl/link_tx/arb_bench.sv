@@ -41,12 +41,17 @@ module arb_bench
 
   logic [NumVls-1:0]       req, wait_q;
   logic [NumVls-1:0][12:0] bytes_q;
+  logic [NumVls-1:0][BlocksW-1:0] blocks;
   logic [31:0]             lfsr_q;
   logic                    pick_valid, take, next_valid_q, armed_q, marked_q;
   logic [VlW-1:0]          pick_vl;
   logic [7:0]              beats_q, next_beats_q;
 
   assign req = active_i & ~wait_q;
+
+  for (genvar v = 0; v < int'(NumVls); v++) begin : gen_blocks
+    assign blocks[v] = blocks_of(bytes_q[v]);
+  end
 
   hca_vl_arb #(
     .NumVls(NumVls)
@@ -64,6 +69,7 @@ module arb_bench
     .req_i       (req),
     .wait_i      (wait_q & active_i),
     .bytes_i     (bytes_q),
+    .blocks_i    (blocks),
     .pick_valid_o(pick_valid),
     .pick_vl_o   (pick_vl),
     .pick_blocks_o(),

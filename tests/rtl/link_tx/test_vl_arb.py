@@ -148,7 +148,7 @@ async def full_rate(dut):
                     key = size, name == "64 entries"
                     worst[key] = max(worst.get(key, (0,)), (idle / 30, name, policy, limit))
     dut._log.warning(f"idle cycles in a hundred, by size: {worst}")
-    most = {(2078, False): 0.5, (94, False): 8, (26, False): 1, (2078, True): 3, (94, True): 20, (26, True): 4}
+    most = {(2078, False): 0.5, (94, False): 8, (26, False): 1, (2078, True): 3, (94, True): 20, (26, True): 7}
     assert all(worst[key][0] <= most[key] for key in most), worst
 
 
