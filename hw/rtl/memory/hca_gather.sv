@@ -129,7 +129,7 @@ module hca_gather
     .line_rsp_i
   );
 
-  assign is_read      = (chunk.err == XlOk) && (chunk.len_bytes != '0);
+  assign is_read      = chunk.has_bytes;
   assign queues_ready = mark_ready && piece_in_ready;
   assign chunk_ready  = queues_ready && (!is_read || req_ready);
   assign chunk_take   = chunk_valid && chunk_ready;
@@ -216,12 +216,10 @@ module hca_gather
   } piece_t;
 
   piece_t      piece_in, piece;
-  logic [10:0] piece_upto;   // bytes from the first beat's begin on
   logic        piece_valid, piece_ready, cmd_valid, cmd_ready, cmd_drop;
   logic [12:0] cmd_bytes;
 
-  assign piece_upto = 11'(chunk.addr[5:0]) + 11'(chunk.len_bytes[9:0]);
-  assign piece_in   = '{is_read: is_read, pkt_last: chunk.pkt_last, short_first: piece_upto[10:6] == '0,
+  assign piece_in   = '{is_read: is_read, pkt_last: chunk.pkt_last, short_first: chunk.end_at < 12'(DataBytes - 1),
                         lane: chunk.addr[5:0], len_bytes: chunk.len_bytes[9:0]};
 
   hca_fifo #(
@@ -278,6 +276,6 @@ module hca_gather
 
   // A packet ends by pkt_last; the upper length bits are zero at 512-byte chunks.
   logic unused_bits;
-  assign unused_bits = ^{chunk.seg_last, chunk.discards, chunk.len_bytes[12:10], piece_upto[5:0]};
+  assign unused_bits = ^{chunk.seg_last, chunk.discards, chunk.len_bytes[12:10]};
 
 endmodule

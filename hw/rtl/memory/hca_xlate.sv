@@ -1,7 +1,7 @@
 // Key check and address translation: virtual segments in, bus-address chunks out, in order. Chunks never
 // cross an address that is a multiple of ChunkBytes, nor a page.
 //
-//   hca_line_cache: keys | stage 1: check | stage 2: page after page | hca_line_cache: pages | stage 3: cut into chunks
+//   hca_line_cache: keys | stage 1: check | stage 2: cut at 4 KiB | hca_line_cache: pages | stage 3: cut into chunks
 //
 // Keys and page lists are in host memory; lines of them are kept here. First chunk three cycles after the segment if
 // its key is here, four if its page is, too. One chunk per cycle, so one-chunk segments pass at one per cycle.
@@ -133,50 +133,62 @@ module hca_xlate
   end
   assign s1_translated = !s1.free && key_paged;
 
-  // ---- Stage 2: pages ----------------------------------------------------------------------------
+  // ---- Stage 2: pieces that stay inside 4 KiB ------------------------------------------------------
   localparam int unsigned LinePages = DataBytes / 8;      // entries of a page list in a line
   localparam int unsigned LineNumW  = 32 - $clog2(LinePages);
 
   typedef struct packed {
     xl_err_e     err;
-    logic        paged;
     logic        discards;
     logic        seg_last;
     logic        last;
+    logic        has_bytes; // it moves something
+    logic        fits;      // into one chunk
     logic [7:0]  func;
     logic [12:0] len_bytes;
+    logic [11:0] end_at;
     logic [5:0]  shift;
     logic [63:0] addr;      // bus address; before stage 3 the position in the region's pages, if paged
   } walk_t;
 
   typedef struct packed {
     key_faults_t     faults;
-    walk_t           walk;      // its err comes of the faults, a stage later
+    logic            wants;     // a page
+    logic            discards;
+    logic            last;
+    logic            has_bytes;
+    logic [7:0]      func;
+    logic [12:0]     len_bytes;
+    logic [12:0]     less;      // len_bytes - 1: where the last byte is
+    logic [5:0]      shift;
+    logic [63:0]     addr;
     logic [KeyW-1:0] index;
     logic [63:6]     list;
   } span_t;
 
   span_t       s1_span, s2;
   walk_t       s2_out, s3_q;
-  logic        s2_second_q;   // of its two pages
+  logic        s2_again_q;    // behind the first piece:
+  logic [63:12] s2_next_q;    // the next one's address,
+  logic [12:0] s2_rest_q;     // and where the last byte is from there on
   logic [63:0] s2_addr, s2_page;
-  logic [63:12] s2_next_q;    // the second one
-  logic [12:0] s2_to_page_end, s2_end, s2_len;
-  logic        s2_beyond, s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
+  logic [12:0] s2_to_cut, s2_upto;
+  logic [13:0] s2_last_at;    // last byte, from the boundary before the first one on
+  logic        s2_ok, s2_beyond, s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
 
   always_comb begin
-    s1_span.faults         = s1_faults;
-    s1_span.walk.err       = XlOk;
-    s1_span.walk.paged     = s1_translated;
-    s1_span.walk.discards  = !s1.free && s1_mpt.is_null;
-    s1_span.walk.seg_last  = 1'b1;
-    s1_span.walk.last      = s1.seg.last;
-    s1_span.walk.func      = s1.seg.func;
-    s1_span.walk.len_bytes = s1.seg.len_bytes;
-    s1_span.walk.shift     = s1_mpt.page_shift;
-    if (s1.free) s1_span.walk.addr = s1.seg.va;
-    else if (key_paged) s1_span.walk.addr = key_page_pos;
-    else s1_span.walk.addr = key_bus;
+    s1_span.faults    = s1_faults;
+    s1_span.wants     = s1_translated && s1.seg.len_bytes != '0;
+    s1_span.discards  = !s1.free && s1_mpt.is_null;
+    s1_span.last      = s1.seg.last;
+    s1_span.has_bytes = s1.seg.len_bytes != '0;
+    s1_span.func      = s1.seg.func;
+    s1_span.len_bytes = s1.seg.len_bytes;
+    s1_span.less      = s1.seg.len_bytes - 13'd1;
+    s1_span.shift     = s1_mpt.page_shift;
+    if (s1.free) s1_span.addr = s1.seg.va;
+    else if (key_paged) s1_span.addr = key_page_pos;
+    else s1_span.addr = key_bus;
     // A window's pages are its region's; whatever its row says, of the same function.
     s1_span.index = s1.seg.key[31:8];
     if (s1_mpt.is_window) s1_span.index[MrW-1:0] = s1_mpt.region[MrW-1:0];
@@ -198,33 +210,62 @@ module hca_xlate
   );
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) s2_second_q <= 1'b0;
-    else if (s2_take) s2_second_q <= !s2_final;
-    s2_next_q <= s2.walk.addr[63:12] + 52'd1;
+    if (rst_i) s2_again_q <= 1'b0;
+    else if (s2_take) s2_again_q <= !s2_final;
+    if (s2_take) begin
+      s2_next_q <= (s2_again_q ? s2_next_q : s2.addr[63:12]) + 52'd1;
+      s2_rest_q <= s2_again_q ? 13'(s2_rest_q[11:0]) : {s2_last_at[13], s2_last_at[11:0]};
+    end
   end
 
-  // A segment is no longer than the smallest page: only in the last 4 KiB of a page can it reach the next one. Where it
-  // ends, from the boundary before its beginning on, says whether it does, and by how much.
-  assign s2_to_page_end = 13'd4096 - 13'(s2.walk.addr[11:0]);
-  assign s2_end         = s2.walk.len_bytes + 13'(s2.walk.addr[11:0]);
-  assign s2_beyond      = s2_end[12] && s2_end[11:0] != '0;
-  assign s2_addr        = s2_second_q ? {s2_next_q, 12'd0} : s2.walk.addr;
-  assign s2_len         = s2_second_q ? 13'(s2_end[11:0]) : s2.walk.len_bytes;
-  assign s2_page        = s2_addr >> s2.walk.shift[4:0];   // MaxPageShift, where a page is wanted
-  assign s2_wants_page  = s2.faults == '0 && s2.walk.paged && s2.walk.len_bytes != '0;
-  assign s2_final       = s2_second_q || !(s2_wants_page && s2_beyond
-                                           && (&(s2.walk.addr[MaxPageShift-1:12] | ~page_mask(s2.walk.shift[4:0]))));
+  // The smallest page ends where a piece does, so a piece is in one page, whatever its size. Said by the last byte, for
+  // then a single bit says whether a segment goes on. Two pieces, three of a long frame.
+  assign s2_ok          = s2.faults == '0;
+  assign s2_last_at     = 14'(s2.less) + 14'(s2.addr[11:0]);
+  assign s2_upto        = s2.less + 13'(s2.addr[5:0]);
+  assign s2_to_cut      = 13'd4096 - 13'(s2.addr[11:0]);
+  assign s2_beyond      = s2.has_bytes && (s2_again_q ? s2_rest_q[12] : s2_last_at[13:12] != '0);
+  assign s2_addr        = s2_again_q ? {s2_next_q, 12'd0} : s2.addr;
+  assign s2_page        = s2_addr >> s2.shift[4:0];   // MaxPageShift, where a page is wanted
+  assign s2_wants_page  = s2_ok && s2.wants;
+  assign s2_final       = !s2_ok || !s2_beyond;
   assign past_cache     = !s2_wants_page && cache_idle;
   assign s2_take        = s2_valid && (past_cache ? s3_room : cache_ready);
-  assign s2_move        = past_cache ? s3_room : cache_ready && s2_final;
+  assign s2_move        = (past_cache ? s3_room : cache_ready) && s2_final;
+
+  // Whether the last byte, so far from a boundary of 4 KiB, is in the first chunk.
+  function automatic logic in_first(input logic [12:0] last_at);
+    return (last_at >> ChunkW) == '0;
+  endfunction
 
   always_comb begin
-    s2_out           = s2.walk;
-    s2_out.err       = verdict_of(s2.faults);
-    s2_out.addr      = s2_addr;
-    s2_out.len_bytes = s2_final ? s2_len : s2_to_page_end;
-    s2_out.seg_last  = s2_final;
-    s2_out.last      = s2_final && s2.walk.last;
+    s2_out           = '{err: verdict_of(s2.faults), discards: s2.discards, seg_last: s2_final,
+                         last: s2_final && s2.last, has_bytes: s2_ok && s2.has_bytes, fits: 1'b1, func: s2.func,
+                         len_bytes: '0, end_at: '0, shift: s2.shift, addr: s2_addr};
+    unique case ({s2_again_q, s2_beyond})
+      2'b00: begin
+        s2_out.len_bytes = s2.len_bytes;
+        s2_out.end_at    = s2_upto[11:0];
+        s2_out.fits      = in_first(s2.less + 13'(s2.addr[ChunkW-1:0]));
+      end
+      2'b01: begin
+        s2_out.len_bytes = s2_to_cut;
+        s2_out.end_at    = {~s2.addr[11:6], 6'h3f};
+        s2_out.fits      = (s2.addr[11:0] | 12'(ChunkBytes - 1)) == '1;
+      end
+      2'b10: begin
+        s2_out.len_bytes = 13'(s2_rest_q[11:0]) + 13'd1;
+        s2_out.end_at    = s2_rest_q[11:0];
+        s2_out.fits      = in_first(s2_rest_q);
+      end
+      default: begin
+        s2_out.len_bytes = 13'd4096;
+        s2_out.end_at    = '1;
+        s2_out.fits      = in_first(13'd4095);
+      end
+    endcase
+    if (!s2_ok) s2_out.len_bytes = '0;
+    if (!s2_ok || !s2.has_bytes) s2_out.fits = 1'b1;
   end
 
   // Bits of an address above 4 KiB that are inside a page.
@@ -257,7 +298,7 @@ module hca_xlate
     .in_line_i  (s2_wants_page),
     .in_owner_i (s2.index),
     .in_num_i   (s2_page[31:$clog2(LinePages)]),
-    .in_func_i  (s2.walk.func),
+    .in_func_i  (s2.func),
     .in_base_i  (s2.list),
     .in_note_i  ({s2_out, s2_wants_page, s2_page[$clog2(LinePages)-1:0]}),
     .out_valid_o(found_valid),
@@ -283,85 +324,63 @@ module hca_xlate
   assign found_page = found_data[{found.entry, 6'd0}+:64];
 
   logic unused_bits;
-  assign unused_bits = ^{forget_i.pages, s2_page[63:32], found_page[11:0], s3_q.paged, s3_q.shift, s2.walk.err,
-                         s2.walk.shift[5]};
+  assign unused_bits = ^{forget_i.pages, s2_page[63:32], found_page[11:0], s2_upto[12], s3_q.shift};
 
   // ---- Stage 3: chunks ---------------------------------------------------------------------------
   walk_t       s3_in, spare_q;
   logic        s3_comes, spare_valid_q;
   logic [MaxPageShift-1:12] in_page;
-  logic [12:0] to_cut, n;
-  logic [13:0] s3_end;
-  logic [12:0] s3_rest;
-  logic        final_chunk, step;
 
   assign in_page = page_mask(found.walk.shift[4:0]);
 
   always_comb begin
     s3_in = past_cache ? s2_out : found.walk;
     if (!past_cache && found.wants_page) begin
-      if (found_err) s3_in.err = XlDma;
-      if (found_err) s3_in.len_bytes = '0;
+      if (found_err) {s3_in.err, s3_in.has_bytes, s3_in.fits, s3_in.len_bytes} = {XlDma, 1'b0, 1'b1, 13'd0};
       s3_in.addr[63:12] = found_page[63:12];
       s3_in.addr[MaxPageShift-1:12] = (found_page[MaxPageShift-1:12] & ~in_page)
                                       | (found.walk.addr[MaxPageShift-1:12] & in_page);
     end
   end
 
-  function automatic logic [13:0] end_of(walk_t w);
-    logic unused_rest;
-    unused_rest = ^w;
-    return 14'(w.len_bytes) + 14'(w.addr[ChunkW-1:0]);
-  endfunction
-
-  function automatic logic is_final(xl_err_e err, logic [13:0] upto);
-    return err != XlOk || upto[13:ChunkW] == '0 || upto == 14'(ChunkBytes);
-  endfunction
-
   // A place beside it for what comes while it stalls: whether the consumer takes a chunk is not to be known in front.
-  assign s3_room     = !spare_valid_q;
-  assign s3_comes    = past_cache ? s2_valid : found_valid;
-  assign s3_free     = !s3_valid_q || s3_done;
-  // Where it ends, from the boundary before its beginning on: one sum says whether it reaches beyond the next one, and
-  // by how much.
-  assign s3_end      = end_of(s3_q);
-  assign s3_rest     = 13'(s3_end - 14'(ChunkBytes));
-  assign to_cut      = 13'(ChunkBytes) - 13'(s3_q.addr[ChunkW-1:0]);
-  assign n           = final_chunk ? s3_q.len_bytes : to_cut;
-  assign step        = s3_valid_q && chunk_ready_i;
-  assign s3_done     = step && final_chunk;
+  logic step;
+  assign s3_room  = !spare_valid_q;
+  assign s3_comes = past_cache ? s2_valid : found_valid;
+  assign s3_free  = !s3_valid_q || s3_done;
+  assign step     = s3_valid_q && chunk_ready_i;
+  assign s3_done  = step && s3_q.fits;
+
+  // What is left behind a chunk.
+  walk_t       s3_rest;
+  logic [12:0] to_cut;
+  assign to_cut = 13'(ChunkBytes) - 13'(s3_q.addr[ChunkW-1:0]);
+
+  always_comb begin
+    s3_rest              = s3_q;
+    s3_rest.addr         = {s3_q.addr[63:ChunkW] + 1'b1, ChunkW'(0)};
+    s3_rest.len_bytes    = s3_q.len_bytes + 13'(s3_q.addr[ChunkW-1:0]) - 13'(ChunkBytes);
+    s3_rest.end_at[11:6] = s3_q.end_at[11:6] + 6'(s3_q.addr[ChunkW-1:0] >> 6) - 6'(ChunkBytes / 64);
+    s3_rest.fits         = in_first(13'(s3_rest.end_at));
+  end
 
   always_ff @(posedge clk_i) begin
     if (s3_room) spare_q <= s3_in;
     if (s3_free) s3_q <= spare_valid_q ? spare_q : s3_in;
-    else if (step) begin
-      s3_q.addr      <= {s3_q.addr[63:ChunkW] + 1'b1, ChunkW'(0)};
-      s3_q.len_bytes <= s3_rest;
-    end
-  end
-
-  // Much hangs on the last chunk where data is placed (hca_rx_mover): there it is known with it.
-  if (ChunkBytes == 4096) begin : gen_early
-    logic final_q;
-    always_ff @(posedge clk_i) begin
-      if (s3_free && spare_valid_q) final_q <= is_final(spare_q.err, end_of(spare_q));
-      else if (s3_free) final_q <= is_final(s3_in.err, end_of(s3_in));
-      else if (step) final_q <= is_final(XlOk, 14'(s3_rest));
-    end
-    assign final_chunk = final_q;
-  end else begin : gen_late
-    assign final_chunk = is_final(s3_q.err, s3_end);
+    else if (step) s3_q <= s3_rest;
   end
 
   assign chunk_valid_o = s3_valid_q;
   assign chunk_o = '{
     err:       s3_q.err,
     discards:  s3_q.discards,
-    seg_last:  final_chunk && s3_q.seg_last,
-    pkt_last:  final_chunk && s3_q.last,
+    seg_last:  s3_q.fits && s3_q.seg_last,
+    pkt_last:  s3_q.fits && s3_q.last,
+    has_bytes: s3_q.has_bytes,
     func:      s3_q.func,
     addr:      s3_q.addr,
-    len_bytes: (s3_q.err != XlOk) ? '0 : n
+    len_bytes: s3_q.fits ? s3_q.len_bytes : to_cut,
+    end_at:    s3_q.fits ? s3_q.end_at : {6'(~s3_q.addr[ChunkW-1:0] >> 6), 6'h3f}
   };
 
   always_ff @(posedge clk_i) begin

@@ -19,7 +19,7 @@
     logic [23:0] qpn;        // on whose behalf: a window of type 2 is one QP's
     logic [31:0] key;
     logic [63:0] va;
-    logic [12:0] len_bytes;  // bytes to move, 0..4096; 0: check only, moves nothing
+    logic [12:0] len_bytes;  // bytes to move, 0..4096, of a frame up to MaxKept; 0: check only, moves nothing
     logic [31:0] chk_bytes;  // range that must be inside the region, from va (>= len_bytes)
     logic        last;       // last piece of this packet
   } seg_t;
@@ -72,11 +72,13 @@
 
   // A translated piece: one bus range inside one chunk boundary.
   typedef struct packed {
-    xl_err_e     err;        // != XlOk: addr and len void; exactly one such chunk per piece that failed
+    xl_err_e     err;        // != XlOk: addr void; exactly one such chunk per piece that failed
     logic        discards;   // a null region: what is written there is forgotten
     logic        seg_last;   // last chunk of its segment
     logic        pkt_last;   // last chunk of the packet (segment had last = 1)
+    logic        has_bytes;  // len_bytes is not 0
     logic [7:0]  func;
     logic [63:0] addr;
     logic [12:0] len_bytes;  // 0 for a zero-length or failed segment
+    logic [11:0] end_at;     // of its last byte, from the beginning of its first beat on; void if it has none
   } chunk_t;

@@ -140,7 +140,7 @@ module hca_rx_mover
   assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && ((chunk_i.addr[2:0] != '0 && !is_flush)
                                                                 || chunk_i.discards)) ? XlAccess : chunk_i.err;
   assign chunk_bad   = has_chunk && !discard && chunk_err != XlOk;
-  assign chunk_ok    = chunk_valid_i && chunk_i.err == XlOk && chunk_i.len_bytes != '0 && !chunk_i.discards;
+  assign chunk_ok    = chunk_valid_i && chunk_i.has_bytes && !chunk_i.discards;
   assign skips       = chunk_i.discards && !is_atomic_op;
   assign chunk_moves = has_chunk && !discard && chunk_ok && !is_atomic_op;
   assign early       = meta_valid_i && !run_q && meta_i.segs != '0 && meta_i.fin.kind != RxwAtomic && chunk_ok
@@ -148,15 +148,12 @@ module hca_rx_mover
 
   // ---- Steps of a chunk ----------------------------------------------------------------------------
   logic [6:0]  k_q;                 // step
-  logic [6:0]  k_next_q, k_behind1_q, k_behind2_q;  // it and one, less one, less two
+  logic [6:0]  k_behind_q;          // less one
   logic [13:0] src, src_q, src_next, src_first;  // payload's place relative to buf_beat, in bytes
   logic [13:0] head_at, body_at;                 // where it would be, had all been of that part
   logic [12:0] pos_next;
   logic [5:0]  s, d, rot;
   logic [7:0]  src_beats;
-  logic [6:0]  whole;               // beats of the chunk
-  logic [6:0]  d_end;               // and the rest, behind the first lane
-  logic        d_none, d_more;      // this is nothing, more than a beat
   logic [5:0]  out_idx;             // beat that is written
   logic        places, step, step_last, emits, k_last, k_behind;
 
@@ -185,16 +182,8 @@ module hca_rx_mover
   assign late_run   = is_late(src_q[5:0], d, chunk_i.len_bytes);
   assign late_first = is_late(src_first[5:0], d, chunk_i.len_bytes);
   assign late      = run_q ? late_run : late_first;
-  // The last beat is the number of whole ones, one less, or one more. Compared with each, for a sum of all bits in
-  // front of one comparison is longer.
-  assign whole     = chunk_i.len_bytes[12:6];
-  assign d_end     = 7'(d) + 7'(chunk_i.len_bytes[5:0]);
-  assign d_none    = d == '0 && chunk_i.len_bytes[5:0] == '0;
-  assign d_more    = d_end[6] && d_end[5:0] != '0;
-  assign k_last    = (d_none && whole == k_next_q) || (d_more && whole == k_behind1_q)
-                     || (!d_none && !d_more && whole == k_q);
-  assign k_behind  = (d_none && whole == k_q) || (d_more && whole == k_behind2_q)
-                     || (!d_none && !d_more && whole == k_behind1_q);
+  assign k_last    = 7'(chunk_i.end_at[11:6]) == k_q;
+  assign k_behind  = 7'(chunk_i.end_at[11:6]) == k_behind_q;
   assign out_idx   = k_q[5:0] - 6'(late);
   assign emits     = !late || k_q != '0;
   assign step      = (chunk_moves || early) && advance && done_ready_i;
@@ -248,8 +237,8 @@ module hca_rx_mover
       {left_q, none_left_q, one_left_q} <= {left_q - 5'd1, one_left_q, left_q == 5'd2};
     end
     // Also where the early step was in vain.
-    if (rst_i || take) {k_behind2_q, k_behind1_q, k_q, k_next_q} <= {-7'sd2, -7'sd1, 7'd0, 7'd1};
-    else if (step) {k_behind2_q, k_behind1_q, k_q, k_next_q} <= {k_behind1_q, k_q, k_next_q, k_next_q + 7'd1};
+    if (rst_i || take) {k_behind_q, k_q} <= {-7'sd1, 7'd0};
+    else if (step) {k_behind_q, k_q} <= {k_q, k_q + 7'd1};
     if (!run_q) begin
       err_q    <= meta_i.err;
       xl_err_q <= XlOk;
@@ -280,12 +269,10 @@ module hca_rx_mover
   move_t       mv_q, mv_d;
   logic        mv_by_value_q;
   logic [63:0] mv_value_q;
-  logic [5:0]  end_lane;
   logic        dst_first, dst_last;
   beat_t       turned, beat_data, carry_q;
   logic [DataBytes-1:0] beat_strb;
 
-  assign end_lane  = d + chunk_i.len_bytes[5:0] - 6'd1;
   assign dst_first = late ? k_q == 7'd1 : k_q == '0;
   assign dst_last  = step_last;
 
@@ -297,7 +284,7 @@ module hca_rx_mover
     mv_d.line     = {chunk_i.addr[63:12], chunk_i.addr[11:6] + out_idx};  // no chunk leaves its 4 KiB
     mv_d.last     = dst_last || (mv_d.line[7:6] == 2'b11);
     mv_d.lane     = dst_first ? d : '0;
-    mv_d.lane_end = dst_last ? end_lane : 6'd63;
+    mv_d.lane_end = dst_last ? chunk_i.end_at[5:0] : 6'd63;
   end
 
   assign mv_go   = mv_valid_q && (!mv_q.emit || beat_ready_i);

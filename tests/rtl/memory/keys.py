@@ -184,14 +184,14 @@ class KeyTable:
         return (1 << row["page_shift"]) - (row["start"] + offset) % (1 << row["page_shift"])
 
     def chunks(self, seg, size):
-        """[(err, addr, len, seg_last)] that hca_xlate must give."""
+        """[(err, addr, len, seg_last)] that hca_xlate must give. What fails, fails in pieces that end at 4 KiB."""
         err = self.verdict(seg)
         if err or seg["len_bytes"] == 0:
             return [(err, None, 0, 1)]
         found, step, left = [], 0, seg["len_bytes"]
         while left:
             addr = self.bus(seg, step)
-            n = min(left, self.page_left(seg, step))
+            n = min(left, (self.page_left(seg, step) - 1) % 4096 + 1)
             if addr is None:
                 found.append((DMA, None, 0, int(n == left)))
             else:

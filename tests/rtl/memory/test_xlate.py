@@ -41,6 +41,8 @@ class Xlate:
         assert len(self.chunk.got) == len(self.expected)
         for word, want in zip(self.chunk.got, self.expected):
             chunk = CHUNK.unpack(word)
+            assert chunk["has_bytes"] == (chunk["len_bytes"] > 0)
+            assert not chunk["has_bytes"] or chunk["end_at"] == chunk["addr"] % 64 + chunk["len_bytes"] - 1
             addr = chunk["addr"] if want[1] is not None else None
             rest = tuple(chunk[name] for name in ("len_bytes", "seg_last", "pkt_last", "func"))
             discards = chunk["discards"] if want[6] is not None else None
@@ -197,6 +199,24 @@ async def edges_of_the_address_space(dut):
         key = (func % 16) << (8 + keys.ROW_BITS) | 1 << 8
         xlate.put(dict(base, key=key, func=func, va=0, len_bytes=1, chk_bytes=1))
     await xlate.settle()
+
+
+@cocotb.test()
+@cocotb.parametrize(rates=[(1, 1), (0.5, 0.5)])
+async def long_frames(dut, rates):
+    """Frames that are longer than the smallest page reach three of them; every byte is in the page of its list."""
+    xlate = Xlate(dut, 8, *rates, late=(1, 60), bad={(3 << 20) // 64 + 2})
+    await xlate.bench.start()
+    rng, table = xlate.bench.rng, xlate.table
+    found = [table.add(n, start=0, length=1 << 20, page_shift=shift, iova=n << 20)
+             for n, shift in enumerate([keys.DIRECT, 12, 13, 12, 16, 21], 1)]
+    base = dict(bypass=0, access=keys.LOCAL_READ, func=0, pd=0, last=1)
+    for _ in range(600):
+        count = rng.randint(4097, 4224)
+        va = rng.randrange(60) * 4096 + rng.choice([0, 4095, rng.randrange(4096), rng.randint(3968, 4095)])
+        xlate.put(dict(base, key=rng.choice(found), va=va, len_bytes=count, chk_bytes=count))
+    await xlate.settle()
+    assert {err for err, *_ in xlate.expected} == {keys.OK, keys.DMA}
 
 
 @cocotb.test()

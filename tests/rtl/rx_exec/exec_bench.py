@@ -75,8 +75,8 @@ class Translate:
                 size = min(left, 4096 - va % 4096)
                 left -= size
                 out.append(dict(seg_last=not left, pkt_last=not left and seg["last"], func=seg["func"],
-                                addr=bus(seg["key"], va) if size else 0, len_bytes=size,
-                                discards=seg["key"] in self.null))
+                                addr=bus(seg["key"], va) if size else 0, len_bytes=size, has_bytes=size > 0,
+                                end_at=(va % 64 + size - 1) % 4096, discards=seg["key"] in self.null))
                 va += size
                 if not left:
                     break
