@@ -96,6 +96,27 @@
     wqe_idx_t    limit;  // WQEs from this one on that take a receive WQE have no credit
   } credit_t;
 
+  // Where a WQE is whose list is wanted, and the read that fetches it: from its first line on, as long as its stride.
+  typedef struct packed {
+    logic [7:0]  func;
+    logic [63:0] base;
+    logic [4:0]  log_size;
+    logic [1:0]  log_stride;
+    wqe_idx_t    index;
+  } wqe_at_t;
+
+  function automatic logic [9:0] wqe_bytes(logic [1:0] log_stride);
+    return 10'd64 << log_stride;
+  endfunction
+
+  function automatic dma_rd_req_t wqe_fetch(wqe_at_t at);
+    wqe_idx_t    slot;
+    logic [63:0] addr;
+    slot = at.index & ~({WqeIndexBits{1'b1}} << at.log_size);
+    addr = at.base + (64'(slot) << (4'd6 + 4'(at.log_stride)));
+    return '{func: at.func, addr: addr & ~(64'(wqe_bytes(at.log_stride)) - 64'd1), len_bytes: wqe_bytes(at.log_stride)};
+  endfunction
+
   // Code of the count in an AETH: 2 and 3 times the powers of two; 31 says that none is told.
   localparam logic [4:0] NoCredits = 5'd31;
 
@@ -111,7 +132,7 @@
   // A quarter of the indices, so that they stay comparable: more are never outstanding (MaxOutstanding).
   function automatic wqe_idx_t credit_count(logic [4:0] code);
     wqe_idx_t count;
-    count = wqe_idx_t'({code[4:1] != '0, code[0]});
-    if (code[4:1] != '0) count <<= code[4:1] - 4'd1;
-    return (code >= 5'd28) ? wqe_idx_t'(1 << 14) : count;
+    count = WqeIndexBits'(((WqeIndexBits + 1)'({1'b1, code[0]}) << code[4:1]) >> 1);
+    if (code[4:1] == '0) count = wqe_idx_t'(code[0]);
+    return (&code[4:2]) ? wqe_idx_t'(1 << 14) : count;   // 28 and more
   endfunction

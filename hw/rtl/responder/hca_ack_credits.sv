@@ -37,6 +37,10 @@ module hca_ack_credits
 
   assign unused_bits = ^{first_i, st_i, job_i, same_gain[WqeIndexBits-2:0], next_gain[WqeIndexBits-2:0]};
 
+  // One more, in the same chain.
+  wqe_idx_t next_to;
+  assign next_to = WqeIndexBits'(({first_i.una_wqe, 1'b1} + {credit_count(job_i.syndrome[4:0]), 1'b1}) >> 1);
+
   always_ff @(posedge clk_i) begin
     if (start_i) begin
       says_q <= job_i.kind inside {AjAck, AjRead} && job_i.syndrome[7:5] == '0
@@ -48,7 +52,7 @@ module hca_ack_credits
     end
     if (start_i) to_q <= first_i.una_wqe + credit_count(job_i.syndrome[4:0]);
     else if (step_i) to_q <= next_to_q;
-    if (start_i) next_to_q <= first_i.una_wqe + credit_count(job_i.syndrome[4:0]) + 1'b1;
+    if (start_i) next_to_q <= next_to;
     else if (step_i) next_to_q <= next_to_q + 1'b1;
   end
 

@@ -25,7 +25,7 @@ module hca_ack_unit
   output logic            item_valid_o,
   input  logic            item_ready_i,
   output rxw_t            item_o,
-  output dma_rd_req_t     list_o,      // for item_o.needs_list
+  output wqe_at_t         list_o,      // for item_o.needs_list
   output logic            done_o,
   output ack_st_t         st_o,
   output logic            dead_o,
@@ -374,15 +374,15 @@ module hca_ack_unit
   // The oldest WQE has completed, and its row is not asked for again.
   assign over         = advance || (end_pushed && ((deliver && row_ends) || retire));
   assign done_o       = swift || (end_pushed && !to_second && !to_pass);
-  assign list_o       = wqe_fetch(ctx_i.func, ctx_i.sq_base, ctx_i.sq_log_size, ctx_i.sq_log_stride,
-                                  found_q ? at_wqe : ack_q.una_wqe);
+  assign list_o       = '{func: ctx_i.func, base: ctx_i.sq_base, log_size: ctx_i.sq_log_size,
+                          log_stride: ctx_i.sq_log_stride, index: found_q ? at_wqe : ack_q.una_wqe};
 
   hca_ack_item u_item (
     .at_end_i(at_end), .deliver_i(deliver), .places_i(places), .row_at_i(row_at), .row_ends_i(row_ends),
     .complete_i(complete), .passes_i(passes_q), .retire_i(retire), .back_i(back), .fail_i(fail),
     .frees_i(has_pkt_i && (swift || (at_end && !second_q))), .fail_status_i(fail_status),
     .fail_syndrome_i(fail_syndrome), .job_i, .rxd_i, .ctx_i, .row_i, .una_wqe_i(ack_q.una_wqe), .at_wqe_i(at_wqe),
-    .offset_i(rd_offset), .list_bytes_i(list_o.len_bytes), .item_o
+    .offset_i(rd_offset), .list_bytes_i(wqe_bytes(ctx_i.sq_log_stride)), .item_o
   );
 
   // ---- State ---------------------------------------------------------------------------------------
@@ -396,8 +396,8 @@ module hca_ack_unit
     unique case (state_q)
       StIdle: begin
         if (start_i) state_d = (!is_pkt && job_i.kind != AjMwDone) ? StEnd : blk_ok ? StWalk : StMap;
-        if (start_i) {ack_d, found_d} = {st_i, 1'b0};
-        {moved_d, implied_d, second_d, looked_d, passes_d} = '0;
+        ack_d = st_i;
+        {moved_d, implied_d, second_d, looked_d, passes_d, found_d} = '0;
       end
       StMap: begin
         ack_d.blk    = blk_i;

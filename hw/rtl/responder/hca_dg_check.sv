@@ -20,7 +20,7 @@ module hca_dg_check
   output logic           full_o,   // with apply_i: it finds no receive WQE
   output logic           wrong_o,  // no SEND, or longer than its path can carry
   output rxw_t           item_o,
-  output dma_rd_req_t    list_o,   // for item_o.needs_list
+  output wqe_at_t        list_o,   // for item_o.needs_list
   output resp_st_t       st_o
 );
 
@@ -45,7 +45,8 @@ module hca_dg_check
   assign wqe     = ctx_i.has_srq ? WqeIndexBits'(srq_i.slot) : st_i.rq_ci;
   assign srq_pop_o = accept && ctx_i.has_srq;
   assign has_net = req_i.payload_off[6];   // a GRH or an IPv6 header before the BTH
-  assign list_o  = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
+  assign list_o  = '{func: ctx_i.func, base: ctx_i.rq_base, log_size: ctx_i.rq_log_size,
+                     log_stride: ctx_i.rq_log_stride, index: wqe};
 
   always_comb begin
     st_o = st_i;
@@ -73,7 +74,7 @@ module hca_dg_check
       item_o.payload_off   = req_i.payload_off;
       item_o.payload_bytes = req_i.payload_bytes;
       item_o.needs_list    = 1'b1;
-      item_o.list_bytes    = list_o.len_bytes;
+      item_o.list_bytes    = wqe_bytes(ctx_i.rq_log_stride);
       item_o.wqe_index     = wqe;
       item_o.shared        = ctx_i.has_srq;
       item_o.msg_last      = 1'b1;

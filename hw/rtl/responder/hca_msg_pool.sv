@@ -86,8 +86,8 @@ module hca_msg_pool
   assign alloc_ready_o = look_q && (is_fresh || used_valid) && !free0_q && !free1_q && state_q != StDone;
   assign alloc_blk_o   = is_fresh ? fresh_q[MsgBlkW-1:0] : used_blk;
   assign take          = alloc_i && alloc_ready_o;
-  assign give          = free_i || state_q == StFree;
-  assign give_blk      = free_i ? free_blk_i : blk_q;
+  assign give          = free0_q || state_q == StFree;
+  assign give_blk      = free0_q ? free_blk_q : blk_q;
 
   hca_fifo #(
     .Width(MsgBlkW),

@@ -25,7 +25,7 @@ module hca_resp_check
   input  logic           foreign_i,  // or it is of another domain
   output logic           srq_pop_o,
   output rxw_t           item_o,
-  output dma_rd_req_t    list_o,   // for item_o.needs_list
+  output wqe_at_t        list_o,   // for item_o.needs_list
   output resp_st_t       st_o,
   output logic           dead_o,   // a fatal NAK was sent
   output logic           dup_o,    // the request was seen before
@@ -94,6 +94,7 @@ module hca_resp_check
   logic [31:0] rd_full;    // packets of a READ that are full
   logic [23:0] rd_whole;   // PSNs of a READ without its last one, if that is not full
   logic        rd_rest;
+  logic [7:0]  rd_ragged;  // by the code of an MTU: its last one is not full
   logic [25:0] rd_fits;
   logic [23:0] behind;
   logic        unused_rxd;
@@ -120,7 +121,9 @@ module hca_resp_check
     mtu      = mtu_bytes(now_ctx_i.path_mtu);
     pay      = rxd_i.payload_bytes;
     rd_used  = now_st_i.rd_pushed - rd_popped_i;
-    rd_full  = rxd_i.reth_bytes >> mtu_shift(now_ctx_i.path_mtu);
+    // The MTU comes late: what is left for a last packet, of each that there may be.
+    rd_full  = (rxd_i.reth_bytes >> 7) >> now_ctx_i.path_mtu;
+    for (int unsigned m = 0; m < 8; m++) rd_ragged[m] = (rxd_i.reth_bytes & ((32'd128 << m) - 32'd1)) != '0;
     behind   = now_st_i.epsn - rxd_i.psn;
 
     look_d = '0;
@@ -144,7 +147,7 @@ module hca_resp_check
     look_d.in_seq = behind == '0;
     look_d.earlier = !look_d.in_seq && behind <= (now_ctx_i.is_uc ? UcDupPsns : DupPsns);
     rd_whole = look_d.flush ? '0 : rd_full[23:0];
-    rd_rest  = (rxd_i.reth_bytes & (32'(mtu) - 32'd1)) != '0 || rxd_i.reth_bytes == '0 || look_d.flush;
+    rd_rest  = rd_ragged[now_ctx_i.path_mtu] || rxd_i.reth_bytes == '0 || look_d.flush;
     look_d.psns   = rd_whole + 24'(rd_rest);
     // Not more PSNs than there are before the expected one: their number less the two parts in one chain.
     rd_fits       = {1'b0, behind, 1'b1} + {1'b0, ~rd_whole, !rd_rest};
@@ -236,7 +239,8 @@ module hca_resp_check
   // A READ's answer tells of nothing behind it, and a WRITE in several packets needs their place.
   assign keeps    = has_marks_q && !look_q.read && !look_q.inv && !(look_q.write && look_q.starts && !look_q.ends);
 
-  assign list_o = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
+  assign list_o = '{func: ctx_i.func, base: ctx_i.rq_base, log_size: ctx_i.rq_log_size,
+                    log_stride: ctx_i.rq_log_stride, index: wqe};
   // An SRQ gives a slot with the packet that needs one; a message of UC that was lost has left its own.
   assign pops   = look_q.takes && ctx_i.has_srq && !st_i.held;
   assign no_wqe = look_q.no_wqe || (pops && !srq_i.ok);
@@ -375,7 +379,7 @@ module hca_resp_check
       item_o.va            = look_q.starts ? req_i.reth_va : st_i.wr_va;
       item_o.rkey          = look_q.starts ? req_i.reth_rkey : st_i.wr_rkey;
       item_o.chk_bytes     = look_q.starts ? req_i.reth_bytes : 32'(req_i.payload_bytes);
-      item_o.list_bytes    = list_o.len_bytes;
+      item_o.list_bytes    = wqe_bytes(ctx_i.rq_log_stride);
       item_o.wqe_index     = wqe;
       item_o.shared        = ctx_i.has_srq;
       item_o.msg_offset    = offset;

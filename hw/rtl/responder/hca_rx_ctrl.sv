@@ -108,7 +108,7 @@ module hca_rx_ctrl
   // ---- Outputs and their room ----------------------------------------------------------------------
   logic        item_push, item_ready, ack_upd_valid, ev_push, ev_spare, look_ev_valid, room;
   rxw_t        item;
-  dma_rd_req_t list;
+  wqe_at_t     list;
   ack_upd_t    ack_upd, resume_upd;
   rx_ev_t      ev;
   logic        resume, at_qpc, leaving, leaves, asks;  // the send queue goes on behind its error: from SQE to RTS
@@ -307,7 +307,7 @@ module hca_rx_ctrl
 
   // ---- Requests ------------------------------------------------------------------------------------
   rxw_t        resp_item;
-  dma_rd_req_t resp_list;
+  wqe_at_t     resp_list;
   resp_st_t    resp_new;
   logic        resp_act, marks, resp_dead, resp_ev_valid;
   rx_ev_t      resp_ev;
@@ -333,7 +333,7 @@ module hca_rx_ctrl
   ack_job_t    ack_job;
   logic        ack_start, ack_item_valid, ack_dead, ack_ev_valid, msg_to_ack;
   rxw_t        ack_item;
-  dma_rd_req_t ack_list;
+  wqe_at_t     ack_list;
   ack_st_t     ack_new;
   rx_ev_t      ack_ev, look_ev;
 

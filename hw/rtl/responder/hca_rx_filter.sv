@@ -51,8 +51,10 @@ module hca_rx_filter
 
   logic shut, drain, stops, begins_q;
   if (HasContextMemory) begin : gen_shut
-    hca_ram_1r1w #(
-      .Width(2),
+    // A block RAM: whose row it is that is read is known late, and LUTs with a row of their own each come behind that.
+    hca_ram_words #(
+      .WordW(2),
+      .Words(1),
       .Depth(NumQps)
     ) u_shut (
       .clk_i,

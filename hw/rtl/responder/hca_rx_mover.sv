@@ -154,7 +154,6 @@ module hca_rx_mover
   logic [12:0] pos_next;
   logic [5:0]  s, d, rot;
   logic [7:0]  src_beats;
-  logic [5:0]  out_idx;             // beat that is written
   logic        places, step, step_last, emits, k_last, k_behind;
 
   // A source that begins behind its destination does not fill the beat. Where s is more than d it is not 0.
@@ -184,7 +183,6 @@ module hca_rx_mover
   assign late      = run_q ? late_run : late_first;
   assign k_last    = 7'(chunk_i.end_at[11:6]) == k_q;
   assign k_behind  = 7'(chunk_i.end_at[11:6]) == k_behind_q;
-  assign out_idx   = k_q[5:0] - 6'(late);
   assign emits     = !late || k_q != '0;
   assign step      = (chunk_moves || early) && advance && done_ready_i;
   assign step_last = late ? k_behind : k_last;
@@ -270,19 +268,25 @@ module hca_rx_mover
   logic        mv_by_value_q;
   logic [63:0] mv_value_q;
   logic        dst_first, dst_last;
+  logic [5:0]  line, line_behind;   // where the step writes if it is not late, and if it is
   beat_t       turned, beat_data, carry_q;
   logic [DataBytes-1:0] beat_strb;
 
   assign dst_first = late ? k_q == 7'd1 : k_q == '0;
   assign dst_last  = step_last;
 
+  // No chunk leaves its 4 KiB.
+  assign line        = chunk_i.addr[11:6] + k_q[5:0];
+  assign line_behind = chunk_i.addr[11:6] + k_behind_q[5:0];
+
   always_comb begin
     mv_d.emit     = emits;
     mv_d.all      = !late && dst_first;
     mv_d.rot      = rot;
     mv_d.func     = chunk_i.func;
-    mv_d.line     = {chunk_i.addr[63:12], chunk_i.addr[11:6] + out_idx};  // no chunk leaves its 4 KiB
-    mv_d.last     = dst_last || (mv_d.line[7:6] == 2'b11);
+    mv_d.line     = {chunk_i.addr[63:12], late ? line_behind : line};
+    // Of each case by itself: which one it is comes late.
+    mv_d.last     = late ? k_behind || (&line_behind[1:0]) : k_last || (&line[1:0]);
     mv_d.lane     = dst_first ? d : '0;
     mv_d.lane_end = dst_last ? chunk_i.end_at[5:0] : 6'd63;
   end

@@ -36,6 +36,7 @@ module hca_rx_msgs
   logic            exec_first_valid, exec_first_ready, exec_valid, exec_ready;
   pipe_msg_t       exec_first, exec_msg;
   logic [N:0]      req, next, grant_q;
+  logic [IdxW-1:0] next_idx, idx_q;   // the same as a number
   logic            valid_q;
   logic [N-1:0]    flush;
   logic [N:0]      flush_grant;    // N: what is left, and news
@@ -44,7 +45,6 @@ module hca_rx_msgs
   flush_t          inner_item_q;
   logic            add_valid, add_ready;
   flush_t          add;
-  logic [IdxW-1:0] unused_idx;
   logic [$clog2(2 * NumQps):0] unused_count;
 
   hca_fifo #(
@@ -85,23 +85,23 @@ module hca_rx_msgs
     .req_i    (req),
     .advance_i(!valid_q),
     .grant_o  (next),
-    .idx_o    (unused_idx)
+    .idx_o    (next_idx)
   );
 
   always_ff @(posedge clk_i) begin
     if (rst_i) valid_q <= 1'b0;
     else valid_q <= valid_q ? !out_ready_i : req != '0;
-    if (!valid_q) grant_q <= next;
+    if (!valid_q) {grant_q, idx_q} <= {next, next_idx};
   end
 
   assign out_valid_o = valid_q;
   assign in_ready_o  = (grant_q[N-1:0] & {N{out_ready_i}}) | (flush_grant[N-1:0] & {N{add_ready}});
   assign exec_ready  = grant_q[N] && out_ready_i;
 
-  always_comb begin
-    out_o = '{from_exec: grant_q[N], msg: exec_msg & {$bits(pipe_msg_t){grant_q[N]}}};
-    for (int unsigned i = 0; i < N; i++) out_o.msg |= in_i[i] & {$bits(pipe_msg_t){grant_q[i]}};
-  end
+  // By the number: a job's QP hangs on it, and an AND and an OR for each of them are a level more.
+  pipe_msg_t [(1 << IdxW) - 1:0] all;
+  assign all   = ((1 << IdxW) * $bits(pipe_msg_t))'({exec_msg, in_i});
+  assign out_o = '{from_exec: grant_q[N], msg: all[idx_q]};
 
   `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin

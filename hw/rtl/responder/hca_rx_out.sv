@@ -11,7 +11,7 @@ module hca_rx_out
   input  logic        item_valid_i,
   output logic        item_ready_o,
   input  rxw_t        item_i,
-  input  dma_rd_req_t list_i,
+  input  wqe_at_t     list_i,
   output logic        room_o,
   input  logic        upd_valid_i,
   input  ack_upd_t    upd_i,
@@ -51,7 +51,7 @@ module hca_rx_out
   // What is in its register has its place.
   logic        item_valid_q, item_lists_q, upd_valid_q, ev_valid_q;
   rxw_t        item_q;
-  dma_rd_req_t list_q;
+  wqe_at_t     list_q;
   ack_upd_t    upd_q;
   rx_ev_t      ev_q;
   qp_gen_t     ev_gen_q;
@@ -86,7 +86,7 @@ module hca_rx_out
     .rst_i,
     .in_valid_i (item_valid_q && item_lists_q),
     .in_ready_o (list_ready),
-    .in_i       (list_q),
+    .in_i       (wqe_fetch(list_q)),
     .out_valid_o(list_req_valid_o),
     .out_ready_i(list_req_ready_i),
     .out_o      (list_req_o),

@@ -478,15 +478,6 @@ package hca_rx_pkg;
 
   // Fetch of ring slot `index`. Strides are powers of two and the address is cut to the stride, so a fetch
   // never crosses a 512-byte boundary, whatever base the context holds.
-  function automatic dma_rd_req_t wqe_fetch(logic [7:0] func, logic [63:0] base, logic [4:0] log_size,
-                                            logic [1:0] log_stride, wqe_idx_t index);
-    wqe_idx_t    slot;
-    logic [63:0] addr;
-    slot = index & ~({WqeIndexBits{1'b1}} << log_size);
-    addr = base + (64'(slot) << (4'd6 + 4'(log_stride)));
-    return '{func: func, addr: addr & ~((64'd64 << log_stride) - 64'd1), len_bytes: 10'd64 << log_stride};
-  endfunction
-
   // P_Key rule KEY-14; an empty table slot (KEY-9) matches nothing.
   function automatic logic pkey_match(logic [15:0] a, logic [15:0] b);
     return a[14:0] == b[14:0] && a[14:0] != '0 && (a[15] || b[15]);

@@ -24,7 +24,7 @@ module hca_rx_request
   output logic           full_o,       // a datagram finds no receive WQE
   output logic           wrong_o,      // a datagram that no QP takes
   output rxw_t           item_o,
-  output dma_rd_req_t    list_o,
+  output wqe_at_t        list_o,
   output resp_st_t       st_o,
   output logic           dead_o,
   output logic           dup_o,
@@ -57,7 +57,7 @@ module hca_rx_request
   end
 
   rxw_t        rc_item, dg_item;
-  dma_rd_req_t rc_list, dg_list;
+  wqe_at_t     rc_list, dg_list;
   resp_st_t    rc_st, dg_st;
   logic        rc_pop, dg_pop;
 
@@ -110,7 +110,7 @@ module hca_rx_request
   );
 
   assign srq_pop_o = rc_pop || dg_pop;
-  assign item_o = ctx_i.is_ud ? dg_item : rc_item;
+  assign item_o = dg_item | rc_item;   // nothing of who does not apply
   assign list_o = ctx_i.is_ud ? dg_list : rc_list;
   assign st_o   = ctx_i.is_ud ? dg_st : rc_st;
   assign inv_o  = '{func: ctx.func, pd: ctx.pd, qpn: {ctx.gen, qpn_i}, key: rc_st.wr_rkey};
