@@ -24,7 +24,7 @@ module hca_fifo #(
   end
 
   logic [PtrW-1:0]   wr_ptr_q, rd_ptr_q;
-  logic [CountW-1:0] count_q;
+  logic [CountW-1:0] count_q, more, fewer;
   logic              push, pop;
 
   assign in_ready_o = !count_q[PtrW];
@@ -32,14 +32,21 @@ module hca_fifo #(
   assign pop        = out_valid_o && out_ready_i;
   assign count_o    = count_q;
 
+  // Both are there, in gates, when it is known what comes and what goes: that is often late.
+  always_comb begin
+    for (int unsigned b = 0; b < CountW; b++) begin
+      more[b]  = count_q[b] ^ ((~count_q & CountW'((1 << b) - 1)) == '0);
+      fewer[b] = count_q[b] ^ ((count_q & CountW'((1 << b) - 1)) == '0);
+    end
+  end
+
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       wr_ptr_q <= '0;
       count_q  <= '0;
     end else begin
       if (push) wr_ptr_q <= wr_ptr_q + 1'b1;
-      if (push && !pop) count_q <= count_q + 1'b1;
-      if (pop && !push) count_q <= count_q - 1'b1;
+      count_q <= (push && !pop) ? more : (pop && !push) ? fewer : count_q;
     end
   end
 
