@@ -9,8 +9,7 @@ module hca_key_check
   input  mpt_t        mpt_i,
   output key_faults_t faults_o,
   output logic        paged_o,
-  output logic [63:0] bus_o,      // where va lies, if it is not paged
-  output logic [63:0] page_pos_o  // of va from the start of the list's first page
+  output logic [63:0] pos_o       // where va lies; if it is paged, from the start of the list's first page
 );
 
   // Three numbers and one as two numbers. The one is what makes a complement a negative.
@@ -33,11 +32,11 @@ module hca_key_check
     return {(high_0 & {34{!low[33]}}) | (high_1 & {34{low[33]}}), low[32:0]};
   endfunction
 
-  pair_t       region_pos, bus_pos, behind, reached;
+  pair_t       pos, behind, reached;
   logic        own, qp_same, pd_same, high_same, in_front;
   logic        row_ok, right_ok, range_ok, page_ok, size_ok, local_only, flush;
   logic [63:0] region_start, place, origin;
-  logic [64:0] page_pos;
+  logic [66:0] sum;
   logic [66:0] room;   // what the region has behind them; negative: they reach beyond its end
 
   // The row comes late: carries keep its conditions away from the comparisons.
@@ -86,20 +85,16 @@ module hca_key_check
     if (mpt_i.is_null) place = 64'(seg_i.va[MinPageShift-1:0]);
   end
   assign origin  = (flush || mpt_i.is_null) ? '0 : region_start;
-  assign bus_pos = carry_save(67'(mpt_i.iova), 67'(place), ~67'(origin));
-  assign bus_o   = 64'(sum_of(bus_pos));
   // One chain for each sum, in front of it a row of gates for each number beyond the second. Wide enough that none
   // wraps; an address in front of the region is refused whatever they say.
-  assign region_pos = carry_save(67'(mpt_i.list_offset), 67'(seg_i.va), ~67'(region_start));
+  assign pos     = carry_save(67'(paged_o ? 64'(mpt_i.list_offset) : mpt_i.iova), 67'(place), ~67'(origin));
+  assign sum     = sum_of(pos);
+  assign pos_o   = sum[63:0];
   assign behind     = carry_save(67'(mpt_i.length), ~67'(seg_i.chk_bytes), ~67'(seg_i.va));
   assign reached    = carry_save(behind.half, behind.carry, 67'(region_start));
   assign room       = sum_of(reached);
   assign in_front   = seg_i.va[63:32] < region_start[63:32] || (high_same && seg_i.va[31:0] < region_start[31:0]);
   assign range_ok   = mpt_i.is_null || seg_i.access == AccFlushAll || (!in_front && !room[66]);
-
-  // Of a null region nobody asks.
-  assign page_pos   = flush ? 65'(mpt_i.list_offset) : 65'(sum_of(region_pos));
-  assign page_pos_o = page_pos[63:0];
 
   assign faults_o = '{
     lost:   1'b0,
@@ -108,10 +103,10 @@ module hca_key_check
     pd:     !pd_same && seg_i.pd != 24'(PdAny),
     right:  !right_ok,
     bounds: !range_ok,
-    list:   paged_o && page_pos[64]
+    list:   paged_o && sum[64]
   };
 
   logic unused_bits;
-  assign unused_bits = ^{seg_i, mpt_i, room[65:0]};
+  assign unused_bits = ^{seg_i, mpt_i, room[65:0], sum[66:65]};
 
 endmodule

@@ -113,15 +113,14 @@ module hca_xlate
   // ---- Stage 1: the row is here --------------------------------------------------------------------
   key_faults_t s1_faults, key_faults;
   logic        key_paged, s1_translated;
-  logic [63:0] key_bus, key_page_pos;
+  logic [63:0] key_pos;
 
   hca_key_check u_check (
     .seg_i     (s1.seg),
     .mpt_i     (s1_mpt),
     .faults_o  (key_faults),
     .paged_o   (key_paged),
-    .bus_o     (key_bus),
-    .page_pos_o(key_page_pos)
+    .pos_o     (key_pos)
   );
 
   // Where there is no row, none was read: not both.
@@ -186,9 +185,7 @@ module hca_xlate
     s1_span.len_bytes = s1.seg.len_bytes;
     s1_span.less      = s1.seg.len_bytes - 13'd1;
     s1_span.shift     = s1_mpt.page_shift;
-    if (s1.free) s1_span.addr = s1.seg.va;
-    else if (key_paged) s1_span.addr = key_page_pos;
-    else s1_span.addr = key_bus;
+    s1_span.addr      = s1.free ? s1.seg.va : key_pos;
     // A window's pages are its region's; whatever its row says, of the same function.
     s1_span.index = s1.seg.key[31:8];
     if (s1_mpt.is_window) s1_span.index[MrW-1:0] = s1_mpt.region[MrW-1:0];
