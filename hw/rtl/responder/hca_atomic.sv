@@ -151,15 +151,23 @@ module hca_atomic
   work_t       work;
   left_t       behind;
 
+  // What begins comes into the queue a cycle later: whether it hits is known last.
+  logic  begun_q;
+  work_t begun_work_q;
+  always_ff @(posedge clk_i) begin
+    begun_q      <= alloc && !rst_i;
+    begun_work_q <= {hit, match_idx_q, op};
+  end
+
   hca_fifo #(
     .Width($bits(work_t)),
     .Depth(Entries)
   ) u_work (
     .clk_i,
     .rst_i,
-    .in_valid_i (alloc),
+    .in_valid_i (begun_q),
     .in_ready_o (),
-    .in_i       ({hit, match_idx_q, op}),
+    .in_i       (begun_work_q),
     .out_valid_o(work_valid),
     .out_ready_i(finish),
     .out_o      (work),

@@ -129,6 +129,7 @@ module hca_rx_mover
   logic        is_atomic_op, is_flush, launch, by_value, skips, ends, take_late, take_even, take_still;
   logic        late_run, late_first;  // once it runs, and in the cycle before
   logic [11:0] beats_q, beats_one;
+  logic        all_wrote_q;         // a cycle late: an item's look is between it and the last beat before it
   xl_err_e     chunk_err;
 
   assign discard     = blocked || err_q != ExNone;
@@ -189,7 +190,7 @@ module hca_rx_mover
 
   assign places    = (step && step_last) || (take && skips);
   assign launch    = has_chunk && !discard && !chunk_bad && is_atomic_op;
-  assign op_valid_o = launch && done_ready_i && beats_q == wrote_i;
+  assign op_valid_o = launch && done_ready_i && all_wrote_q;
   assign op_o      = '{func: chunk_i.func, addr: chunk_i.addr[63:3], cas: meta_i.fin.rsp.cas,
                        stores: meta_i.fin.rsp.stores,
                        swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes},
@@ -230,6 +231,7 @@ module hca_rx_mover
       else if (finish) run_q <= 1'b0;
       if (step && emits) beats_q <= beats_one;
     end
+    all_wrote_q <= beats_q == wrote_i;
     if (!run_q) {left_q, none_left_q, one_left_q} <= {meta_i.segs, meta_i.segs == '0, meta_i.segs == 5'd1};
     else if (take && chunk_i.seg_last) begin
       {left_q, none_left_q, one_left_q} <= {left_q - 5'd1, one_left_q, left_q == 5'd2};

@@ -66,7 +66,8 @@ module hca_rx_place
 
   // ---- Entry ---------------------------------------------------------------------------------------
   sge_t        sge;
-  logic [32:0] reach;
+  logic [33:0] half, carries;
+  logic [34:0] behind;
   logic [12:0] take;
   logic        skipped, enough, entry_seg, entry_go, entries_over, read_bad;
   logic        entry_here, entries_last, stays;
@@ -74,9 +75,12 @@ module hca_rx_place
 
   assign sge       = list_i.data[{slot_q, 7'd0} +: 128];
   assign skipped   = skip_q >= sge.length;
-  // What is needed ends here, or before the entry does: of both as they are, not of what is left in the entry.
-  assign reach     = 33'(skip_q) + 33'(need_q);
-  assign enough    = {1'b0, sge.length} >= reach;
+  // What is needed ends here, or before the entry does: of both as they are, not of what is left in the entry. Less
+  // both of them: a row of gates makes two numbers of the three, and the sum's sign says it.
+  assign half      = 34'(sge.length) ^ ~34'(skip_q) ^ ~34'(need_q);
+  assign carries   = (34'(sge.length) & (~34'(skip_q) | ~34'(need_q))) | (~34'(skip_q) & ~34'(need_q));
+  assign behind    = {half, 1'b1} + {carries[32:0], 1'b1, 1'b1};
+  assign enough    = !behind[34];
   assign take      = enough ? need_q : sge.length[12:0] - skip_q[12:0];
   assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped && need_q != '0;
   // What an entry that is skipped does, and one that is not: which one it is comes late.
@@ -236,6 +240,6 @@ module hca_rx_place
   end
 
   logic unused;
-  assign unused = ^{sq_head, rq_head, rxw_i};
+  assign unused = ^{behind[33:0], carries[33], sq_head, rq_head, rxw_i};
 
 endmodule
