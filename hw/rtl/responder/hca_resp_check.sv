@@ -96,7 +96,7 @@ module hca_resp_check
   logic        rd_rest;
   logic [7:0]  rd_ragged;  // by the code of an MTU: its last one is not full
   logic [25:0] rd_fits;
-  logic [23:0] behind;
+  logic [23:0] behind, between_q;   // the expected PSN less this one; PSNs between them, neither counted
   logic        unused_rxd;
 
   assign unused_rxd = ^{rxd_i, req_i, rd_full, rd_fits, now_ctx_i, now_st_i, ctx_i, srq_i.xrc};
@@ -110,11 +110,11 @@ module hca_resp_check
 
   hca_resp_ahead u_ahead (
     .marks_i  (st_i.wr_va),
-    .between_i(req_i.psn + ~st_i.epsn),
+    .between_i(between_q),
     .near_o   (marks_d.reached), .known_o(marks_d.known), .leads_o(marks_d.leads), .first_o(marks_d.first),
     .passed_o (marks_d.passed), .hole_o(marks_d.hole)
   );
-  assign marks_d.ahead = 7'(req_i.psn - st_i.epsn);
+  assign marks_d.ahead = 7'(between_q) + 7'd1;
 
   always_comb begin
     op       = rxd_i.opcode[4:0];
@@ -196,6 +196,7 @@ module hca_resp_check
 
   always_ff @(posedge clk_i) begin
     if (look_i) {look_q, has_marks_q} <= {look_d, has_marks};
+    if (look_i) between_q <= rxd_i.psn + ~now_st_i.epsn;
     marks_q <= marks_d;
     if (look_i) {marks_q.known, marks_q.passed, marks_q.hole} <= {1'b0, 7'd0, 7'(AheadPsns)};  // none
   end
