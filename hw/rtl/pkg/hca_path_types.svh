@@ -57,27 +57,36 @@
     logic [23:0] interval;
   } tx_made_t;
 
+  // Of a padded payload and what all packets of the path have: one sum, whose lowest carry is the padding.
+  function automatic logic [12:0] tx_base_bytes(txp_t txp, tx_path_t path);
+    logic [11:0] words;
+    logic        unused_bits;
+    unused_bits = ^{txp, path, words[0]};
+    words = {txp.payload_bytes[12:2], 1'b1} + {11'(path.overhead >> 2), txp.payload_bytes[1:0] != '0};
+    return {words[11:1], path.overhead[1:0]};
+  endfunction
+
+  // The opcode is known late: what it adds is one number, added last.
   function automatic tx_made_t tx_made_of(txp_t txp, tx_path_t path);
-    tx_made_t made;
-    logic         unused_bits;
-    logic [7:0]   opcode;   // UC, XRC: as that of RC
-    unused_bits     = ^{txp, path};
-    opcode        = (txp.opcode[7:5] inside {3'(ServiceUc), 3'(ServiceXrc)}) ? {3'd0, txp.opcode[4:0]} : txp.opcode;
+    tx_made_t    made;
+    logic        unused_bits, is_xrc;
+    logic [7:0]  opcode;   // UC, XRC: as that of RC
+    logic [4:0]  added;    // in units of four
+    unused_bits   = ^{txp, path};
+    is_xrc        = txp.opcode[7:5] == 3'(ServiceXrc);
+    opcode        = (is_xrc || txp.opcode[7:5] == 3'(ServiceUc)) ? {3'd0, txp.opcode[4:0]} : txp.opcode;
     made.gathered = txp.kind != TxAck;
     made.lane     = path.sl;
     made.group    = path.group;
     made.interval = path.interval;
-    made.bytes    = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
-    if (txp.opcode[7:5] == 3'(ServiceXrc)) made.bytes = made.bytes + 13'(XrcethBytes);
-    if (opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest}) begin
-      made.bytes = made.bytes + 13'(RethBytes);
-    end else if (opcode inside {BthRcCmpSwap, BthRcFetchAdd}) begin
-      made.bytes = made.bytes + 13'(AtomicEthBytes);
-    end else if (opcode == BthRcAtomicAcknowledge) begin
-      made.bytes = made.bytes + 13'(AethBytes) + 13'(AtomicAckEthBytes);
-    end else if (txp.kind != TxReq) begin
-      made.bytes = made.bytes + 13'(AethBytes);
-    end
+    unique case (opcode) inside
+      BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest: added = 5'(RethBytes / 4);
+      BthRcCmpSwap, BthRcFetchAdd: added = 5'(AtomicEthBytes / 4);
+      BthRcAtomicAcknowledge:      added = 5'((AethBytes + AtomicAckEthBytes) / 4);
+      default:                     added = (txp.kind != TxReq) ? 5'(AethBytes / 4) : '0;
+    endcase
+    if (is_xrc) added = added + 5'(XrcethBytes / 4);
+    made.bytes = tx_base_bytes(txp, path) + {6'd0, added, 2'd0};
     return made;
   endfunction
 

@@ -150,7 +150,7 @@ package hca_sq_pkg;
     logic [7:0]      opcode;
     logic            xrc, reth, atomic, unused_bits;
     unused_bits = ^{txp, path};
-    bytes = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
+    bytes = tx_base_bytes(txp, path);
     for (int unsigned x = 0; x < 2; x++) begin
       above[x][0] = bytes > 13'(RateSmallBytes - x * XrcethBytes);
       above[x][1] = bytes > 13'(RateSmallBytes - x * XrcethBytes - RethBytes);
