@@ -133,7 +133,8 @@ module fv_vl_arb #(
         h_rich:  assert (fresh_q || !begun_q || laps_q == '0 || budget >= 0);
         h_fresh: assert (!fresh_q || (budget <= 0 && !u_dut.low_done_q));
       end
-      h_allowed: assert (u_dut.allowed_q == ((limit_i == 8'd0) ? u_dut.used_q == '0 : u_dut.used_q[15:6] < {2'd0, limit_i}));
+      h_allowed: assert (u_dut.allowed_q
+                         == ((limit_i == 8'd0) ? u_dut.used_q == '0 : u_dut.used_q[15:6] < {2'd0, limit_i}));
       h_used:  assert (u_dut.used_q <= 16'd32767 + 16'd127);
       h_run:   assert (high_run_q <= u_dut.used_q);
       h_ran:   assert (!low_ran_q || u_dut.used_q == '0);

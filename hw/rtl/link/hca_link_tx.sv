@@ -145,7 +145,7 @@ module hca_link_tx
     end
 
     assign data_bytes[v] = head_bytes[v];
-    // A register in front of the arbiter: whether a VL that sends has another packet is known in the second cycle after.
+    // A register in front of the arbiter: whether a VL that sends has another packet is known two cycles later.
     assign taken[v] = gone[v];
 
     always_ff @(posedge clk_i) begin

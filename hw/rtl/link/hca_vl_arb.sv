@@ -146,6 +146,9 @@ module hca_vl_arb
   logic        allowed_q;            // high may go on: known with used_q
   logic [6:0]  charge;
   logic [16:0] limit_blocks, below, below_then;
+  logic        unused_bits;
+
+  assign unused_bits = ^{below[15:0], below_then[15:0], high_bytes[5:0]};   // the signs alone, and whole blocks
 
   always_comb begin
     charge = high_bytes[PacketW-1:6];
