@@ -422,7 +422,7 @@ layout! {
         page_shift set_page_shift: u8 [44, 0, 8];
         /// Row of the key table, not 0 and not in use.
         row set_row: u32 [48, 0, 32];
-        /// Null region: access LOCAL_WRITE, direct, of two pages of 4 KiB of zeros at iova; start is 0.
+        /// Null region: access LOCAL_WRITE, direct, of NULL_PAGES pages of 4 KiB of zeros at iova; start is 0.
         is_null set_is_null: bool [52, 0, 1] "V-133";
         /// A key for fast registration: not valid, until a work request says of what. num_pages: how many it may touch;
         /// the rest is of a region that has so many.

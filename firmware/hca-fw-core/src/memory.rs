@@ -9,15 +9,15 @@ use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 use hca_abi::{
     AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, DM_BUS_HIGH, Forget, KeyTable, MAX_LOG_KEYS,
-    MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, SetKeyTableCmd, access,
-    feature,
+    MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, NULL_PAGES, QueryMrResult, RegMrCmd, SetKeyTableCmd,
+    access, feature,
 };
 use hca_regs as reg;
 
 /// Longest region: everything a 48-bit address space can hold.
 pub(crate) const MAX_MR_BYTES: u64 = 1 << 48;
-/// Zeros of a null region: two of the smallest pages.
-const NULL_BYTES: u64 = 2 << MIN_PAGE_SHIFT;
+/// Zeros of a null region.
+const NULL_BYTES: u64 = (NULL_PAGES as u64) << MIN_PAGE_SHIFT;
 /// Pages of one region: as many as its entries can be counted in the command.
 pub(crate) const MAX_PAGES: u32 = u32::MAX;
 /// Keys of a function: row 0 stays empty, so that key 0 is never valid.
@@ -217,7 +217,7 @@ impl Control {
         if cmd.is_null() {
             require(direct && rights == access::LOCAL_WRITE, rights)?;
             require_size(
-                cmd.length() == NULL_BYTES && cmd.iova().is_multiple_of(NULL_BYTES / 2),
+                cmd.length() == NULL_BYTES && cmd.iova().is_multiple_of(1 << MIN_PAGE_SHIFT),
                 0,
             )?;
         }

@@ -277,10 +277,10 @@ fn null_regions_are_local() {
     cmd.set_page_shift(63);
     cmd.set_is_null(true);
     for (access, length, iova, status) in [
-        (3, 8192, 4096, AdminStatus::BadParam),
-        (0, 8192, 4096, AdminStatus::BadParam),
-        (1, 4096, 4096, AdminStatus::BadLength),
-        (1, 8192, 4096 + 64, AdminStatus::BadLength),
+        (3, 3 * 4096, 4096, AdminStatus::BadParam),
+        (0, 3 * 4096, 4096, AdminStatus::BadParam),
+        (1, 2 * 4096, 4096, AdminStatus::BadLength),
+        (1, 3 * 4096, 4096 + 64, AdminStatus::BadLength),
     ] {
         cmd.set_access(access);
         cmd.set_length(length);

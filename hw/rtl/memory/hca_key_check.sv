@@ -75,8 +75,8 @@ module hca_key_check
   end
 
   assign flush     = seg_i.access inside {AccFlush, AccFlushAll};
-  // Every address of a null region is inside it; its zeros are two of the smallest pages, which a segment that begins
-  // in the first one never leaves.
+  // Every address of a null region is inside it; its zeros are NullPages of the smallest pages, which a segment that
+  // begins in the first one never leaves: its length has 13 bits.
   assign region_start  = mpt_i.zero_based ? '0 : mpt_i.start;
   // A FLUSH may be of no bytes, or name none: it reads the first one of the region.
   always_comb begin

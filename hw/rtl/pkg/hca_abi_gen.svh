@@ -51,6 +51,9 @@ localparam int unsigned MinPageShift = 32'hc;  // Smallest page_shift of a memor
 localparam int unsigned MaxPageShift = 32'h1e;  // Largest page_shift of a memory region: 1 GiB.
 // page_shift of a region that is one contiguous bus range (no page table).
 localparam int unsigned DirectPageShift = 32'h3f;
+// Zeros of a null region, in pages of 4 KiB: a segment begins in the first, and may be a frame of more than
+// one.
+localparam int unsigned NullPages = 32'h3;
 // A QP's protection domain that is that of every key: the key's domain has been compared with another one.
 localparam int unsigned PdAny = 32'hffffff;
 // Bytes of the mailbox memory between firmware and DMA engine.
@@ -956,8 +959,8 @@ typedef struct packed {
   // Region for fast registration: a work request makes it valid, another one, or a SEND with invalidate,
   // not.
   logic           is_fast;
-  // Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of two pages
-  // of 4 KiB of zeros, which are read.
+  // Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of NULL_PAGES
+  // pages of 4 KiB of zeros, which are read.
   logic           is_null;
   // Window: of type 2B. Only the QP through which it was bound may use it, and invalidate it.
   logic           is_type_2;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{DIRECT_PAGE_SHIFT, ModifyMrCmd, RegMrCmd};
+use hca_abi::{DIRECT_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, NULL_PAGES, RegMrCmd};
 use hca_dev::{Device, DmaBuf, UserMemory};
 use hca_driver::{DevicePtr, Sge};
 
@@ -101,8 +101,8 @@ pub(super) struct Range {
     pub(super) length: u64,
 }
 
-/// Two pages: a piece of a work request is no longer than one.
-const NULL_BYTES: usize = 8192;
+/// What a piece of a work request that begins in the first page may reach.
+const NULL_BYTES: usize = (NULL_PAGES as usize) << MIN_PAGE_SHIFT;
 
 impl<P: DevicePtr> Pd<P> {
     /// ibv_alloc_null_mr (V-133): a region in which every address is, for local use. What is written there is lost;

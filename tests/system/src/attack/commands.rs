@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use hca_abi::table::FieldValue;
 use hca_abi::{
     AdminOpcode, AhAttr, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
-    DIRECT_PAGE_SHIFT, HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyCqCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
-    ModifySrqCmd, Mtu, QpAttr, QpState, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd,
-    RegMrCmd, ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
-    StructDef, VlArbCmd, access, qp_attr,
+    DIRECT_PAGE_SHIFT, HandleCmd, MIN_PAGE_SHIFT, MIN_WQE_STRIDE_BYTES, ModifyCqCmd, ModifyMrCmd,
+    ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, Mtu, NULL_PAGES, QpAttr, QpState, QueryEntryCmd, QueryLldpCmd,
+    QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
+    SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access, qp_attr,
 };
 
 use super::{Buffers, Target};
@@ -324,7 +324,7 @@ fn reg_mr(rng: &mut Rng, known: &Known, buffers: &Buffers) -> RegMrCmd {
             cmd.set_is_null(true);
             cmd.set_access(access::LOCAL_WRITE);
             cmd.set_iova(start & !0xfff);
-            cmd.set_length(8192);
+            cmd.set_length(u64::from(NULL_PAGES) << MIN_PAGE_SHIFT);
         }
     } else {
         // Whatever lies in that memory is the list: pages that are not there, or not on a page's bound.
