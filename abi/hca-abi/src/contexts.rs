@@ -175,8 +175,8 @@ layout! {
         is_window set_is_window: bool [0, 1, 1] "MEM-13";
         /// Window: of type 2B. Only the QP through which it was bound may use it, and invalidate it.
         is_type_2 set_is_type_2: bool [0, 2, 1] "V-135";
-        /// Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of NULL_PAGES pages of 4
-        /// KiB of zeros, which are read.
+        /// Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of NULL_PAGES
+        /// pages of 4 KiB of zeros, which are read.
         is_null set_is_null: bool [0, 3, 1] "V-133";
         /// Region for fast registration: a work request makes it valid, another one, or a SEND with invalidate, not.
         is_fast set_is_fast: bool [0, 4, 1] "MEM-16";
