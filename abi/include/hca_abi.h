@@ -94,8 +94,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAX_PAGE_SHIFT 0x1eu
 /* page_shift of a region that is one contiguous bus range (no page table). */
 #define HCA_DIRECT_PAGE_SHIFT 0x3fu
-/* Zeros of a null region, in pages of 4 KiB: a segment begins in the first, and a frame may be longer
-   than one. */
+/* Zeros of a null region, in pages of 4 KiB: a segment begins in the first; a frame may be longer than
+   one. */
 #define HCA_NULL_PAGES 0x3u
 /* A QP's protection domain that is that of every key: the key's domain has been compared with another
    one. */

@@ -73,7 +73,7 @@ abi_consts! {
         MAX_PAGE_SHIFT = 30,
         /// page_shift of a region that is one contiguous bus range (no page table).
         DIRECT_PAGE_SHIFT = 63,
-        /// Zeros of a null region, in pages of 4 KiB: a segment begins in the first, and a frame may be longer than one.
+        /// Zeros of a null region, in pages of 4 KiB: a segment begins in the first; a frame may be longer than one.
         NULL_PAGES = 3,
         /// A QP's protection domain that is that of every key: the key's domain has been compared with another one.
         PD_ANY = 0xff_ffff,

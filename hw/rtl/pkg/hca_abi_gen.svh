@@ -51,8 +51,7 @@ localparam int unsigned MinPageShift = 32'hc;  // Smallest page_shift of a memor
 localparam int unsigned MaxPageShift = 32'h1e;  // Largest page_shift of a memory region: 1 GiB.
 // page_shift of a region that is one contiguous bus range (no page table).
 localparam int unsigned DirectPageShift = 32'h3f;
-// Zeros of a null region, in pages of 4 KiB: a segment begins in the first, and a frame may be longer than
-// one.
+// Zeros of a null region, in pages of 4 KiB: a segment begins in the first; a frame may be longer than one.
 localparam int unsigned NullPages = 32'h3;
 // A QP's protection domain that is that of every key: the key's domain has been compared with another one.
 localparam int unsigned PdAny = 32'hffffff;
