@@ -12,8 +12,7 @@ if [ ! -x "$python" ]; then
   exit 1
 fi
 
-# Reads take a cycle more (--rt-read-fanin): what is read is one of some 600 registers.
 mkdir -p "$out/hw/rtl/mgmt/gen" "$out/abi/hca-regs/src"
 "$python" -m peakrdl regblock "$root/abi/regs/hca_regs.rdl" -o "$out/hw/rtl/mgmt/gen" \
-  --cpuif passthrough --default-reset rst --type-style hier --rt-read-fanin
+  --cpuif passthrough --default-reset rst --type-style hier
 "$python" "$root/abi/regs/print_rust.py" "$root/abi/regs/hca_regs.rdl" "$out/abi/hca-regs/src/map.rs"

@@ -32,7 +32,7 @@ const BOUNDS: [(&str, u64, u64); 17] = [
     ("query_port", 900, 355),
     ("query_gid", 440, 140),
     ("query_pkey", 420, 135),
-    ("query_counters", 965, 470),
+    ("query_counters", 865, 370),
     ("create_cq", 835, 210),
     ("create_qp", 1_390, 340),
     ("connect two QPs", 4_835, 860),
@@ -300,7 +300,7 @@ fn a_gibibyte_in_small_pages_is_registered_soon() {
 
 /// Issue 13: a program that makes 1,000 QPs and 1,000 regions is up within 2 s. Of one of each: cycles in which the
 /// card is evaluated, which is nearly all that it takes a simulator, a tenth over what it takes today.
-const SET_UP_EVALUATED_MAX: u64 = 650;
+const SET_UP_EVALUATED_MAX: u64 = 580;
 /// What is mapped for them, which is a conversation each where the card is in another process: the rings of the QP.
 const SET_UP_MAPPINGS: usize = 1;
 

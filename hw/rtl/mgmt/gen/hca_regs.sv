@@ -56,19 +56,10 @@ module hca_regs (
     logic cpuif_req_masked;
     logic external_pending;
 
-    // Read latency > write latency. May need to delay next write that follows a read
-    logic [0:0] cpuif_req_stall_sr;
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            cpuif_req_stall_sr <= '0;
-        end else if(cpuif_req && !cpuif_req_is_wr) begin
-            cpuif_req_stall_sr <= '1;
-        end else begin
-            cpuif_req_stall_sr <= (cpuif_req_stall_sr >> 'd1);
-        end
-    end
+    // Read & write latencies are balanced. Stalls not required
+    // except if external
     assign cpuif_req_stall_rd = external_pending;
-    assign cpuif_req_stall_wr = cpuif_req_stall_sr[0] | external_pending;
+    assign cpuif_req_stall_wr = external_pending;
     assign cpuif_req_masked = cpuif_req
                             & !(!cpuif_req_is_wr & cpuif_req_stall_rd)
                             & !(cpuif_req_is_wr & cpuif_req_stall_wr);
@@ -2548,13 +2539,8 @@ module hca_regs (
     end
 
     logic readback_external_rd_ack;
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            readback_external_rd_ack <= '0;
-        end else begin
-            readback_external_rd_ack <= readback_external_rd_ack_c;
-        end
-    end
+
+    assign readback_external_rd_ack = readback_external_rd_ack_c;
 
     logic [17:0] rd_mux_addr;
     logic [17:0] pending_rd_addr;
@@ -2571,326 +2557,257 @@ module hca_regs (
     logic readback_err;
     logic readback_done;
     logic [31:0] readback_data;
-    function automatic bit [9:0] ad_low(bit [17:0] addr);
-        return addr[9:0];
-    endfunction
-    function automatic bit [7:0] ad_hi(bit [17:0] addr);
-        return addr[17:10];
-    endfunction
-
-    // readback stage 1
-    logic [31:0] readback_data_rt_c[256];
-    always_comb begin
-        automatic logic [31:0] readback_data_var[256];
-        for(int i=0; i<256; i++) readback_data_var[i] = '0;
-        for(int i0=0; i0<16; i0++) begin
-            if(ad_low(rd_mux_addr) == ad_low(18'h0 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h0 + (18)'(i0) * 18'h1000)][31:0] = 32'h48434131;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h4 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h4 + (18)'(i0) * 18'h1000)][31:0] = 32'h2;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h8 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h8 + (18)'(i0) * 18'h1000)][0] = hwif_in.func[i0].status.ready.next;
-                readback_data_var[ad_hi(18'h8 + (18)'(i0) * 18'h1000)][1] = hwif_in.func[i0].status.fatal.next;
-                readback_data_var[ad_hi(18'h8 + (18)'(i0) * 18'h1000)][2] = hwif_in.func[i0].status.link_up.next;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'hc + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'hc + (18)'(i0) * 18'h1000)][0] = field_storage.func[i0].control.enable.value;
-                readback_data_var[ad_hi(18'hc + (18)'(i0) * 18'h1000)][1] = field_storage.func[i0].control.reset.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h10 + (18)'(i0) * 18'h1000)][31:0] = field_storage.func[i0].admin_sq_base_lo.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h14 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h14 + (18)'(i0) * 18'h1000)][31:0] = field_storage.func[i0].admin_sq_base_hi.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h18 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h18 + (18)'(i0) * 18'h1000)][31:0] = field_storage.func[i0].admin_cq_base_lo.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h1c + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h1c + (18)'(i0) * 18'h1000)][31:0] = field_storage.func[i0].admin_cq_base_hi.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h20 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h20 + (18)'(i0) * 18'h1000)][3:0] = field_storage.func[i0].admin_log_size.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h24 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h24 + (18)'(i0) * 18'h1000)][15:0] = hwif_in.func[i0].admin_status.consumer_index.next;
-                readback_data_var[ad_hi(18'h24 + (18)'(i0) * 18'h1000)][23:16] = hwif_in.func[i0].admin_status.error.next;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h28 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h28 + (18)'(i0) * 18'h1000)][31:0] = hwif_in.func[i0].time_lo.value.next;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h2c + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h2c + (18)'(i0) * 18'h1000)][31:0] = hwif_in.func[i0].time_hi.value.next;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h30 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h30 + (18)'(i0) * 18'h1000)][31:0] = hwif_in.func[i0].clock_hz.value.next;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h34 + (18)'(i0) * 18'h1000)) begin
-                readback_data_var[ad_hi(18'h34 + (18)'(i0) * 18'h1000)][7:0] = hwif_in.func[i0].func_info.func_number.next;
-                readback_data_var[ad_hi(18'h34 + (18)'(i0) * 18'h1000)][26:16] = hwif_in.func[i0].func_info.vectors.next;
-            end
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10000)) begin
-            readback_data_var[ad_hi(18'h10000)][0] = hwif_in.mgmt.ev_status.pending.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10004)) begin
-            readback_data_var[ad_hi(18'h10004)][31:0] = hwif_in.mgmt.ev_w0.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10008)) begin
-            readback_data_var[ad_hi(18'h10008)][31:0] = hwif_in.mgmt.ev_w1.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h1000c)) begin
-            readback_data_var[ad_hi(18'h1000c)][31:0] = hwif_in.mgmt.ev_w2.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10020)) begin
-            readback_data_var[ad_hi(18'h10020)][31:0] = field_storage.mgmt.dma_addr_lo.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10024)) begin
-            readback_data_var[ad_hi(18'h10024)][31:0] = field_storage.mgmt.dma_addr_hi.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10028)) begin
-            readback_data_var[ad_hi(18'h10028)][12:0] = field_storage.mgmt.dma_len.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h1002c)) begin
-            readback_data_var[ad_hi(18'h1002c)][7:0] = field_storage.mgmt.dma_func.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10030)) begin
-            readback_data_var[ad_hi(18'h10030)][11:0] = field_storage.mgmt.dma_local.value.value;
-            readback_data_var[ad_hi(18'h10030)][21:16] = field_storage.mgmt.dma_local.skip.value;
-            readback_data_var[ad_hi(18'h10030)][29:24] = field_storage.mgmt.dma_local.spare.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10038)) begin
-            readback_data_var[ad_hi(18'h10038)][0] = hwif_in.mgmt.dma_status.busy.next;
-            readback_data_var[ad_hi(18'h10038)][1] = hwif_in.mgmt.dma_status.error.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10040)) begin
-            readback_data_var[ad_hi(18'h10040)][3:0] = field_storage.mgmt.ctx_table.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10044)) begin
-            readback_data_var[ad_hi(18'h10044)][31:0] = field_storage.mgmt.ctx_index.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h1004c)) begin
-            readback_data_var[ad_hi(18'h1004c)][0] = hwif_in.mgmt.ctx_status.busy.next;
-            readback_data_var[ad_hi(18'h1004c)][1] = hwif_in.mgmt.ctx_status.error.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10050)) begin
-            readback_data_var[ad_hi(18'h10050)][0] = field_storage.mgmt.ctx_flags.init_sq.value;
-            readback_data_var[ad_hi(18'h10050)][1] = field_storage.mgmt.ctx_flags.init_rq.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10060)) begin
-            readback_data_var[ad_hi(18'h10060)][2:0] = field_storage.mgmt.msg_kind.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10064)) begin
-            readback_data_var[ad_hi(18'h10064)][23:0] = field_storage.mgmt.msg_qpn.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h10070)) begin
-            readback_data_var[ad_hi(18'h10070)][7:0] = field_storage.mgmt.eqe_eqn.value.value;
-        end
-        for(int i0=0; i0<4; i0++) begin
-            if(ad_low(rd_mux_addr) == ad_low(18'h10080 + (18)'(i0) * 18'h4)) begin
-                readback_data_var[ad_hi(18'h10080 + (18)'(i0) * 18'h4)][31:0] = field_storage.mgmt.eqe_data[i0].value.value;
-            end
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h1009c)) begin
-            readback_data_var[ad_hi(18'h1009c)][0] = hwif_in.mgmt.go_status.msg_busy.next;
-            readback_data_var[ad_hi(18'h1009c)][1] = hwif_in.mgmt.go_status.eqe_busy.next;
-            readback_data_var[ad_hi(18'h1009c)][2] = hwif_in.mgmt.go_status.fence_busy.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100a0)) begin
-            readback_data_var[ad_hi(18'h100a0)][31:0] = hwif_in.mgmt.num_qps.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100a4)) begin
-            readback_data_var[ad_hi(18'h100a4)][31:0] = hwif_in.mgmt.num_cqs.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100a8)) begin
-            readback_data_var[ad_hi(18'h100a8)][31:0] = hwif_in.mgmt.num_eqs.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100ac)) begin
-            readback_data_var[ad_hi(18'h100ac)][31:0] = hwif_in.mgmt.num_mrs.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100b4)) begin
-            readback_data_var[ad_hi(18'h100b4)][31:0] = hwif_in.mgmt.num_funcs.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100b8)) begin
-            readback_data_var[ad_hi(18'h100b8)][31:0] = hwif_in.mgmt.num_ports.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100bc)) begin
-            readback_data_var[ad_hi(18'h100bc)][3:0] = hwif_in.mgmt.num_vls.value.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100c0)) begin
-            readback_data_var[ad_hi(18'h100c0)][7:0] = field_storage.mgmt.link_sel.word.value;
-            readback_data_var[ad_hi(18'h100c0)][8] = field_storage.mgmt.link_sel.port.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100c4)) begin
-            readback_data_var[ad_hi(18'h100c4)] = hwif_in.mgmt.link_data.rd_data;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100c8)) begin
-            readback_data_var[ad_hi(18'h100c8)][0] = hwif_in.mgmt.mad_status.pending.next;
-            readback_data_var[ad_hi(18'h100c8)][1] = hwif_in.mgmt.mad_status.port.next;
-            readback_data_var[ad_hi(18'h100c8)][2] = hwif_in.mgmt.mad_status.busy.next;
-            readback_data_var[ad_hi(18'h100c8)][13:4] = hwif_in.mgmt.mad_status.bytes.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100d0)) begin
-            readback_data_var[ad_hi(18'h100d0)][9:0] = field_storage.mgmt.mad_tx.bytes.value;
-            readback_data_var[ad_hi(18'h100d0)][16] = field_storage.mgmt.mad_tx.port.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100d4)) begin
-            readback_data_var[ad_hi(18'h100d4)][0] = field_storage.mgmt.lines_ctrl.enable.value;
-            readback_data_var[ad_hi(18'h100d4)][1] = field_storage.mgmt.lines_ctrl.hold.value;
-            readback_data_var[ad_hi(18'h100d4)][12:8] = field_storage.mgmt.lines_ctrl.index_bits.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100d8)) begin
-            readback_data_var[ad_hi(18'h100d8)][31:0] = field_storage.mgmt.lines_base_lo.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100dc)) begin
-            readback_data_var[ad_hi(18'h100dc)][31:0] = field_storage.mgmt.lines_base_hi.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100e0)) begin
-            readback_data_var[ad_hi(18'h100e0)][23:0] = field_storage.mgmt.lines_sel.value.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100e4)) begin
-            readback_data_var[ad_hi(18'h100e4)][23:0] = hwif_in.mgmt.lines_holder.qpn.next;
-            readback_data_var[ad_hi(18'h100e4)][24] = hwif_in.mgmt.lines_holder.valid.next;
-            readback_data_var[ad_hi(18'h100e4)][25] = hwif_in.mgmt.lines_holder.may_rest.next;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100e8)) begin
-            readback_data_var[ad_hi(18'h100e8)][23:0] = field_storage.mgmt.lines_set.qpn.value;
-            readback_data_var[ad_hi(18'h100e8)][24] = field_storage.mgmt.lines_set.valid.value;
-            readback_data_var[ad_hi(18'h100e8)][25] = field_storage.mgmt.lines_set.may_rest.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100ec)) begin
-            readback_data_var[ad_hi(18'h100ec)][16:0] = field_storage.mgmt.lines_want_index.index.value;
-            readback_data_var[ad_hi(18'h100ec)][31:24] = field_storage.mgmt.lines_want_index.func.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100f0)) begin
-            readback_data_var[ad_hi(18'h100f0)][23:0] = field_storage.mgmt.lines_want.qpn.value;
-            readback_data_var[ad_hi(18'h100f0)][25:24] = field_storage.mgmt.lines_want.kind.value;
-        end
-        if(ad_low(rd_mux_addr) == ad_low(18'h100f4)) begin
-            readback_data_var[ad_hi(18'h100f4)][0] = hwif_in.mgmt.lines_status.held.next;
-            readback_data_var[ad_hi(18'h100f4)][1] = hwif_in.mgmt.lines_status.room.next;
-        end
-        for(int i0=0; i0<16; i0++) begin
-            if(ad_low(rd_mux_addr) == ad_low(18'h10200 + (18)'(i0) * 18'h10)) begin
-                readback_data_var[ad_hi(18'h10200 + (18)'(i0) * 18'h10)][0] = field_storage.mgmt.fn[i0].status.ready.value;
-                readback_data_var[ad_hi(18'h10200 + (18)'(i0) * 18'h10)][1] = field_storage.mgmt.fn[i0].status.fatal.value;
-                readback_data_var[ad_hi(18'h10200 + (18)'(i0) * 18'h10)][2] = field_storage.mgmt.fn[i0].status.link_up.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10204 + (18)'(i0) * 18'h10)) begin
-                readback_data_var[ad_hi(18'h10204 + (18)'(i0) * 18'h10)][15:0] = field_storage.mgmt.fn[i0].admin_status.consumer_index.value;
-                readback_data_var[ad_hi(18'h10204 + (18)'(i0) * 18'h10)][23:16] = field_storage.mgmt.fn[i0].admin_status.error.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10208 + (18)'(i0) * 18'h10)) begin
-                readback_data_var[ad_hi(18'h10208 + (18)'(i0) * 18'h10)][15:0] = hwif_in.mgmt.fn[i0].admin_producer.value.next;
-            end
-        end
-        for(int i0=0; i0<2; i0++) begin
-            if(ad_low(rd_mux_addr) == ad_low(18'h10400 + (18)'(i0) * 18'h200)) begin
-                readback_data_var[ad_hi(18'h10400 + (18)'(i0) * 18'h200)][0] = field_storage.mgmt.port[i0].ctrl.ib.value;
-                readback_data_var[ad_hi(18'h10400 + (18)'(i0) * 18'h200)][1] = field_storage.mgmt.port[i0].ctrl.enable.value;
-                readback_data_var[ad_hi(18'h10400 + (18)'(i0) * 18'h200)][2] = field_storage.mgmt.port[i0].ctrl.active.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10404 + (18)'(i0) * 18'h200)) begin
-                readback_data_var[ad_hi(18'h10404 + (18)'(i0) * 18'h200)][0] = hwif_in.mgmt.port[i0].status.link_up.next;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10408 + (18)'(i0) * 18'h200)) begin
-                readback_data_var[ad_hi(18'h10408 + (18)'(i0) * 18'h200)][2:0] = field_storage.mgmt.port[i0].mtu.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h1040c + (18)'(i0) * 18'h200)) begin
-                readback_data_var[ad_hi(18'h1040c + (18)'(i0) * 18'h200)][31:0] = field_storage.mgmt.port[i0].mac_lo.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10410 + (18)'(i0) * 18'h200)) begin
-                readback_data_var[ad_hi(18'h10410 + (18)'(i0) * 18'h200)][15:0] = field_storage.mgmt.port[i0].mac_hi.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10414 + (18)'(i0) * 18'h200)) begin
-                readback_data_var[ad_hi(18'h10414 + (18)'(i0) * 18'h200)][15:0] = field_storage.mgmt.port[i0].lid.value.value;
-            end
-            if(ad_low(rd_mux_addr) == ad_low(18'h10418 + (18)'(i0) * 18'h200)) begin
-                readback_data_var[ad_hi(18'h10418 + (18)'(i0) * 18'h200)][2:0] = field_storage.mgmt.port[i0].lmc.value.value;
-            end
-        end
-        readback_data_rt_c = readback_data_var;
-    end
-
-    logic [31:0] readback_data_rt[256];
-    logic readback_done_rt;
-    logic readback_err_rt;
-    logic [17:0] readback_addr_rt;
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            for(int i=0; i<256; i++) readback_data_rt[i] <= '0;
-            readback_done_rt <= '0;
-            readback_err_rt <= '0;
-            readback_addr_rt <= '0;
-        end else begin
-            readback_data_rt <= readback_data_rt_c;
-            readback_err_rt <= decoded_err;
-            readback_done_rt <= decoded_req & ~decoded_req_is_wr & ~decoded_req_is_external;
-            readback_addr_rt <= rd_mux_addr;
-        end
-    end
-
-
-    logic [31:0] readback_ext_block_data_rt_c;
-    logic readback_is_ext_block_c;
     always_comb begin
         automatic logic [31:0] readback_data_var;
-        automatic logic is_external_block_var;
         readback_data_var = '0;
-        is_external_block_var = '0;
+        for(int i0=0; i0<16; i0++) begin
+            if(rd_mux_addr == 18'h0 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = 32'h48434131;
+            end
+            if(rd_mux_addr == 18'h4 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = 32'h2;
+            end
+            if(rd_mux_addr == 18'h8 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[0] = hwif_in.func[i0].status.ready.next;
+                readback_data_var[1] = hwif_in.func[i0].status.fatal.next;
+                readback_data_var[2] = hwif_in.func[i0].status.link_up.next;
+            end
+            if(rd_mux_addr == 18'hc + (18)'(i0) * 18'h1000) begin
+                readback_data_var[0] = field_storage.func[i0].control.enable.value;
+                readback_data_var[1] = field_storage.func[i0].control.reset.value;
+            end
+            if(rd_mux_addr == 18'h10 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = field_storage.func[i0].admin_sq_base_lo.value.value;
+            end
+            if(rd_mux_addr == 18'h14 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = field_storage.func[i0].admin_sq_base_hi.value.value;
+            end
+            if(rd_mux_addr == 18'h18 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = field_storage.func[i0].admin_cq_base_lo.value.value;
+            end
+            if(rd_mux_addr == 18'h1c + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = field_storage.func[i0].admin_cq_base_hi.value.value;
+            end
+            if(rd_mux_addr == 18'h20 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[3:0] = field_storage.func[i0].admin_log_size.value.value;
+            end
+            if(rd_mux_addr == 18'h24 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[15:0] = hwif_in.func[i0].admin_status.consumer_index.next;
+                readback_data_var[23:16] = hwif_in.func[i0].admin_status.error.next;
+            end
+            if(rd_mux_addr == 18'h28 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = hwif_in.func[i0].time_lo.value.next;
+            end
+            if(rd_mux_addr == 18'h2c + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = hwif_in.func[i0].time_hi.value.next;
+            end
+            if(rd_mux_addr == 18'h30 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[31:0] = hwif_in.func[i0].clock_hz.value.next;
+            end
+            if(rd_mux_addr == 18'h34 + (18)'(i0) * 18'h1000) begin
+                readback_data_var[7:0] = hwif_in.func[i0].func_info.func_number.next;
+                readback_data_var[26:16] = hwif_in.func[i0].func_info.vectors.next;
+            end
+        end
+        if(rd_mux_addr == 18'h10000) begin
+            readback_data_var[0] = hwif_in.mgmt.ev_status.pending.next;
+        end
+        if(rd_mux_addr == 18'h10004) begin
+            readback_data_var[31:0] = hwif_in.mgmt.ev_w0.value.next;
+        end
+        if(rd_mux_addr == 18'h10008) begin
+            readback_data_var[31:0] = hwif_in.mgmt.ev_w1.value.next;
+        end
+        if(rd_mux_addr == 18'h1000c) begin
+            readback_data_var[31:0] = hwif_in.mgmt.ev_w2.value.next;
+        end
+        if(rd_mux_addr == 18'h10020) begin
+            readback_data_var[31:0] = field_storage.mgmt.dma_addr_lo.value.value;
+        end
+        if(rd_mux_addr == 18'h10024) begin
+            readback_data_var[31:0] = field_storage.mgmt.dma_addr_hi.value.value;
+        end
+        if(rd_mux_addr == 18'h10028) begin
+            readback_data_var[12:0] = field_storage.mgmt.dma_len.value.value;
+        end
+        if(rd_mux_addr == 18'h1002c) begin
+            readback_data_var[7:0] = field_storage.mgmt.dma_func.value.value;
+        end
+        if(rd_mux_addr == 18'h10030) begin
+            readback_data_var[11:0] = field_storage.mgmt.dma_local.value.value;
+            readback_data_var[21:16] = field_storage.mgmt.dma_local.skip.value;
+            readback_data_var[29:24] = field_storage.mgmt.dma_local.spare.value;
+        end
+        if(rd_mux_addr == 18'h10038) begin
+            readback_data_var[0] = hwif_in.mgmt.dma_status.busy.next;
+            readback_data_var[1] = hwif_in.mgmt.dma_status.error.next;
+        end
+        if(rd_mux_addr == 18'h10040) begin
+            readback_data_var[3:0] = field_storage.mgmt.ctx_table.value.value;
+        end
+        if(rd_mux_addr == 18'h10044) begin
+            readback_data_var[31:0] = field_storage.mgmt.ctx_index.value.value;
+        end
+        if(rd_mux_addr == 18'h1004c) begin
+            readback_data_var[0] = hwif_in.mgmt.ctx_status.busy.next;
+            readback_data_var[1] = hwif_in.mgmt.ctx_status.error.next;
+        end
+        if(rd_mux_addr == 18'h10050) begin
+            readback_data_var[0] = field_storage.mgmt.ctx_flags.init_sq.value;
+            readback_data_var[1] = field_storage.mgmt.ctx_flags.init_rq.value;
+        end
+        if(rd_mux_addr == 18'h10060) begin
+            readback_data_var[2:0] = field_storage.mgmt.msg_kind.value.value;
+        end
+        if(rd_mux_addr == 18'h10064) begin
+            readback_data_var[23:0] = field_storage.mgmt.msg_qpn.value.value;
+        end
+        if(rd_mux_addr == 18'h10070) begin
+            readback_data_var[7:0] = field_storage.mgmt.eqe_eqn.value.value;
+        end
+        for(int i0=0; i0<4; i0++) begin
+            if(rd_mux_addr == 18'h10080 + (18)'(i0) * 18'h4) begin
+                readback_data_var[31:0] = field_storage.mgmt.eqe_data[i0].value.value;
+            end
+        end
+        if(rd_mux_addr == 18'h1009c) begin
+            readback_data_var[0] = hwif_in.mgmt.go_status.msg_busy.next;
+            readback_data_var[1] = hwif_in.mgmt.go_status.eqe_busy.next;
+            readback_data_var[2] = hwif_in.mgmt.go_status.fence_busy.next;
+        end
+        if(rd_mux_addr == 18'h100a0) begin
+            readback_data_var[31:0] = hwif_in.mgmt.num_qps.value.next;
+        end
+        if(rd_mux_addr == 18'h100a4) begin
+            readback_data_var[31:0] = hwif_in.mgmt.num_cqs.value.next;
+        end
+        if(rd_mux_addr == 18'h100a8) begin
+            readback_data_var[31:0] = hwif_in.mgmt.num_eqs.value.next;
+        end
+        if(rd_mux_addr == 18'h100ac) begin
+            readback_data_var[31:0] = hwif_in.mgmt.num_mrs.value.next;
+        end
+        if(rd_mux_addr == 18'h100b4) begin
+            readback_data_var[31:0] = hwif_in.mgmt.num_funcs.value.next;
+        end
+        if(rd_mux_addr == 18'h100b8) begin
+            readback_data_var[31:0] = hwif_in.mgmt.num_ports.value.next;
+        end
+        if(rd_mux_addr == 18'h100bc) begin
+            readback_data_var[3:0] = hwif_in.mgmt.num_vls.value.next;
+        end
+        if(rd_mux_addr == 18'h100c0) begin
+            readback_data_var[7:0] = field_storage.mgmt.link_sel.word.value;
+            readback_data_var[8] = field_storage.mgmt.link_sel.port.value;
+        end
+        if(rd_mux_addr == 18'h100c4) begin
+            readback_data_var = hwif_in.mgmt.link_data.rd_data;
+        end
+        if(rd_mux_addr == 18'h100c8) begin
+            readback_data_var[0] = hwif_in.mgmt.mad_status.pending.next;
+            readback_data_var[1] = hwif_in.mgmt.mad_status.port.next;
+            readback_data_var[2] = hwif_in.mgmt.mad_status.busy.next;
+            readback_data_var[13:4] = hwif_in.mgmt.mad_status.bytes.next;
+        end
+        if(rd_mux_addr == 18'h100d0) begin
+            readback_data_var[9:0] = field_storage.mgmt.mad_tx.bytes.value;
+            readback_data_var[16] = field_storage.mgmt.mad_tx.port.value;
+        end
+        if(rd_mux_addr == 18'h100d4) begin
+            readback_data_var[0] = field_storage.mgmt.lines_ctrl.enable.value;
+            readback_data_var[1] = field_storage.mgmt.lines_ctrl.hold.value;
+            readback_data_var[12:8] = field_storage.mgmt.lines_ctrl.index_bits.value;
+        end
+        if(rd_mux_addr == 18'h100d8) begin
+            readback_data_var[31:0] = field_storage.mgmt.lines_base_lo.value.value;
+        end
+        if(rd_mux_addr == 18'h100dc) begin
+            readback_data_var[31:0] = field_storage.mgmt.lines_base_hi.value.value;
+        end
+        if(rd_mux_addr == 18'h100e0) begin
+            readback_data_var[23:0] = field_storage.mgmt.lines_sel.value.value;
+        end
+        if(rd_mux_addr == 18'h100e4) begin
+            readback_data_var[23:0] = hwif_in.mgmt.lines_holder.qpn.next;
+            readback_data_var[24] = hwif_in.mgmt.lines_holder.valid.next;
+            readback_data_var[25] = hwif_in.mgmt.lines_holder.may_rest.next;
+        end
+        if(rd_mux_addr == 18'h100e8) begin
+            readback_data_var[23:0] = field_storage.mgmt.lines_set.qpn.value;
+            readback_data_var[24] = field_storage.mgmt.lines_set.valid.value;
+            readback_data_var[25] = field_storage.mgmt.lines_set.may_rest.value;
+        end
+        if(rd_mux_addr == 18'h100ec) begin
+            readback_data_var[16:0] = field_storage.mgmt.lines_want_index.index.value;
+            readback_data_var[31:24] = field_storage.mgmt.lines_want_index.func.value;
+        end
+        if(rd_mux_addr == 18'h100f0) begin
+            readback_data_var[23:0] = field_storage.mgmt.lines_want.qpn.value;
+            readback_data_var[25:24] = field_storage.mgmt.lines_want.kind.value;
+        end
+        if(rd_mux_addr == 18'h100f4) begin
+            readback_data_var[0] = hwif_in.mgmt.lines_status.held.next;
+            readback_data_var[1] = hwif_in.mgmt.lines_status.room.next;
+        end
         if((rd_mux_addr >= 18'h10100) && (rd_mux_addr <= 18'h10100 + 18'hff)) begin
             readback_data_var = hwif_in.mgmt.ctx_data.rd_data;
-            is_external_block_var = 1'b1;
+        end
+        for(int i0=0; i0<16; i0++) begin
+            if(rd_mux_addr == 18'h10200 + (18)'(i0) * 18'h10) begin
+                readback_data_var[0] = field_storage.mgmt.fn[i0].status.ready.value;
+                readback_data_var[1] = field_storage.mgmt.fn[i0].status.fatal.value;
+                readback_data_var[2] = field_storage.mgmt.fn[i0].status.link_up.value;
+            end
+            if(rd_mux_addr == 18'h10204 + (18)'(i0) * 18'h10) begin
+                readback_data_var[15:0] = field_storage.mgmt.fn[i0].admin_status.consumer_index.value;
+                readback_data_var[23:16] = field_storage.mgmt.fn[i0].admin_status.error.value;
+            end
+            if(rd_mux_addr == 18'h10208 + (18)'(i0) * 18'h10) begin
+                readback_data_var[15:0] = hwif_in.mgmt.fn[i0].admin_producer.value.next;
+            end
         end
         for(int i0=0; i0<2; i0++) begin
+            if(rd_mux_addr == 18'h10400 + (18)'(i0) * 18'h200) begin
+                readback_data_var[0] = field_storage.mgmt.port[i0].ctrl.ib.value;
+                readback_data_var[1] = field_storage.mgmt.port[i0].ctrl.enable.value;
+                readback_data_var[2] = field_storage.mgmt.port[i0].ctrl.active.value;
+            end
+            if(rd_mux_addr == 18'h10404 + (18)'(i0) * 18'h200) begin
+                readback_data_var[0] = hwif_in.mgmt.port[i0].status.link_up.next;
+            end
+            if(rd_mux_addr == 18'h10408 + (18)'(i0) * 18'h200) begin
+                readback_data_var[2:0] = field_storage.mgmt.port[i0].mtu.value.value;
+            end
+            if(rd_mux_addr == 18'h1040c + (18)'(i0) * 18'h200) begin
+                readback_data_var[31:0] = field_storage.mgmt.port[i0].mac_lo.value.value;
+            end
+            if(rd_mux_addr == 18'h10410 + (18)'(i0) * 18'h200) begin
+                readback_data_var[15:0] = field_storage.mgmt.port[i0].mac_hi.value.value;
+            end
+            if(rd_mux_addr == 18'h10414 + (18)'(i0) * 18'h200) begin
+                readback_data_var[15:0] = field_storage.mgmt.port[i0].lid.value.value;
+            end
+            if(rd_mux_addr == 18'h10418 + (18)'(i0) * 18'h200) begin
+                readback_data_var[2:0] = field_storage.mgmt.port[i0].lmc.value.value;
+            end
             if((rd_mux_addr >= 18'h10480 + (18)'(i0) * 18'h200) && (rd_mux_addr <= 18'h10480 + (18)'(i0) * 18'h200 + 18'h7f)) begin
                 readback_data_var = hwif_in.mgmt.port[i0].pkey.rd_data;
-                is_external_block_var = 1'b1;
             end
             if((rd_mux_addr >= 18'h10500 + (18)'(i0) * 18'h200) && (rd_mux_addr <= 18'h10500 + (18)'(i0) * 18'h200 + 18'hff)) begin
                 readback_data_var = hwif_in.mgmt.port[i0].gid.rd_data;
-                is_external_block_var = 1'b1;
             end
         end
         if((rd_mux_addr >= 18'h10800) && (rd_mux_addr <= 18'h10800 + 18'h3ff)) begin
             readback_data_var = hwif_in.counters.rd_data;
-            is_external_block_var = 1'b1;
         end
         if((rd_mux_addr >= 18'h10c00) && (rd_mux_addr <= 18'h10c00 + 18'h3ff)) begin
             readback_data_var = hwif_in.mad.rd_data;
-            is_external_block_var = 1'b1;
         end
         if((rd_mux_addr >= 18'h20000) && (rd_mux_addr <= 18'h20000 + 18'hfff)) begin
             readback_data_var = hwif_in.mailbox.rd_data;
-            is_external_block_var = 1'b1;
         end
-        readback_ext_block_data_rt_c = readback_data_var;
-        readback_is_ext_block_c = is_external_block_var;
-    end
-
-    logic [31:0] readback_ext_block_data_rt;
-    logic readback_is_ext_block;
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            readback_ext_block_data_rt <= '0;
-            readback_is_ext_block <= '0;
-        end else begin
-            readback_ext_block_data_rt <= readback_ext_block_data_rt_c;
-            readback_is_ext_block <= readback_is_ext_block_c;
-        end
-    end
-
-
-    // readback stage 2
-    always_comb begin
-        if(readback_is_ext_block) begin
-            readback_data = readback_ext_block_data_rt;
-        end else begin
-            readback_data = readback_data_rt[readback_addr_rt[17:10]];
-        end
-        readback_done = readback_done_rt;
+        readback_data = readback_data_var;
+        readback_done = decoded_req & ~decoded_req_is_wr & ~decoded_req_is_external;
         readback_err = '0;
     end
 
