@@ -222,9 +222,9 @@ module hca_mgmt
   logic                    head_valid;
   // This block's own: writes of CONTROL, changes of a link, datagrams; a pending bit per function, per port, and one.
   logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
+  hw_ev_t                  own_ev;
+  logic                    own_take;
   logic [OwnW-1:0]         own_idx;
-  hw_ev_t                  own_ev, own_q;
-  logic                    own_take, own_room, own_valid_q;
 
   hca_mgmt_events #(.NumSources(NumEvSources)) u_events (
     .clk_i, .rst_i, .ev_valid_i(all_ev_valid), .ev_ready_o(all_ev_ready), .ev_i(all_ev),
@@ -232,16 +232,11 @@ module hca_mgmt
   );
   always_comb begin
     for (int unsigned i = 0; i < NumEvSources - 1; i++) all_ev[i] = ev_i[i];
-    all_ev[NumEvSources-1] = own_q;
+    all_ev[NumEvSources-1] = own_ev;
   end
-  assign all_ev_valid = {own_valid_q, ev_valid_i};
+  assign all_ev_valid = {|own_pend_q, ev_valid_i};
   assign ev_ready_o   = all_ev_ready[NumEvSources-2:0];
-  assign own_take     = own_room && (|own_pend_q);
-
-  hca_skid #(.Width($bits(hw_ev_t))) u_own (
-    .clk_i, .rst_i, .in_valid_i(|own_pend_q), .in_ready_o(own_room), .in_i(own_ev),
-    .out_valid_o(own_valid_q), .out_ready_i(all_ev_ready[NumEvSources-1]), .out_o(own_q)
-  );
+  assign own_take     = all_ev_ready[NumEvSources-1] && (|own_pend_q);
 
   // In turns: a driver that writes CONTROL without end must not keep the others' events back.
   hca_rr_arb #(.N(NumOwn)) u_own_arb (
