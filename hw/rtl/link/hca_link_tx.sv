@@ -158,7 +158,7 @@ module hca_link_tx
       end
     end
 
-    assign waits[v]      = taken_q[v];
+    assign waits[v]      = taken_q[v];   // also if it has none: whether it has is known as late
     assign wait_o[v]     = head_valid[v] && data_ok && (cfg_i.ib ? !has_credit[v] : paused[v]);
   end
 
