@@ -123,7 +123,7 @@ module fv_vl_queue #(
     end
   end
 
-  assign in_flight = u_dut.fetch_q ? blocks_of(u_dut.u_lengths.rdata_q) : 8'd0;
+  assign in_flight = u_dut.fetched_q[0] ? blocks_of(u_dut.u_lengths.rdata_q) : 8'd0;
   assign slot_1    = ~u_dut.gen_head[0].u_head.rd_ptr_q;
   assign {bytes_1, blocks_1} = u_dut.gen_head[0].u_head.gen_regs.mem[slot_1];
   assign in_heads  = (u_dut.heads[0] != 2'd0 ? blocks_of(head_bytes[0]) : 8'd0) +
@@ -134,10 +134,9 @@ module fv_vl_queue #(
     if (!rst_q) begin
       a_stored:  assert (32'(stored) <= RingPkts && (!room[0] || 32'(stored) < RingPkts));
       if (!first_q && !ring_q) h_stored: assert (32'(stored) < RingPkts);
-      h_vl:      assert (!u_dut.fetch_q || u_dut.fetch_vl_q == '0);
       h_some:    assert (u_dut.some_q[0] == (stored != '0));
       h_packets: assert (u_dut.wr_pkt_q[0] == pkt_t'(u_dut.rd_pkt_q[0] + pkt_t'(stored)));
-      h_heads:   assert (u_dut.heads[0] + 2'(u_dut.fetch_q) <= 2'd2 && u_dut.heads[0] <= 2'd2);
+      h_heads:   assert (u_dut.heads[0] + 2'(u_dut.fetched_q[0]) <= 2'd2 && u_dut.heads[0] <= 2'd2);
       h_fifo:    assert (u_dut.gen_head[0].u_head.wr_ptr_q ==
                          u_dut.gen_head[0].u_head.rd_ptr_q + 1'(u_dut.heads[0][0]));
       if (u_dut.heads[0] != 2'd0) h_head_0: assert (head_bytes[0] != '0 && 32'(head_bytes[0]) <= RoomBlocks * 64);
@@ -145,7 +144,7 @@ module fv_vl_queue #(
                          && (!head_valid[1] || blocks_o[1] == blocks_of(head_bytes[1])));
       if (u_dut.heads[0] == 2'd2) h_head_1: assert (bytes_1 != '0 && 32'(bytes_1) <= RoomBlocks * 64 &&
                                                     blocks_1 == blocks_of(bytes_1));
-      if (u_dut.fetch_q)
+      if (u_dut.fetched_q[0])
         h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
     end
   end

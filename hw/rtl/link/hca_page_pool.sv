@@ -96,16 +96,19 @@ module hca_page_pool #(
   assign enough_o = enough_q;
 
   // ---- Write ---------------------------------------------------------------------------------------------
-  page_t            at_page, at_page_q, to_page, first_page_q;
+  page_t            at_page, at_page_q, to_page, first_page_q;   // first_page_q: the first that it took
   off_t             at_off, at_off_q;
-  logic [LeftW-1:0] taken_q;         // pages that this packet took, the first of them
+  logic [LeftW-1:0] taken_q, taken;  // pages that this packet took; without this beat
+  logic             fills;           // the last beat of its page
   logic             undo_q;          // they are to come back
 
   assign at_page = wr_first_i ? wr_page_q[wr_ring_i] : at_page_q;
   assign at_off  = wr_first_i ? wr_off_q[wr_ring_i] : at_off_q;
   assign wr_at_o = {at_page, at_off};
-  assign take    = wr_i && at_off == '1;
-  assign to_page = (at_off == '1) ? head_q : at_page;
+  assign fills   = at_off == '1;
+  assign take    = wr_i && fills;
+  assign to_page = fills ? head_q : at_page;
+  assign taken   = wr_first_i ? '0 : taken_q;
   assign wait_o  = undo_q;
 
   // ---- Read, and what comes back: in the cycle behind its last beat ------------------------------------------
@@ -155,7 +158,7 @@ module hca_page_pool #(
       drop_q   <= drop_i;
       walked_q <= walk;
       give_q   <= leave || walk;
-      if (wr_i) taken_q <= (wr_first_i ? '0 : taken_q) + LeftW'(take);
+      if (wr_i) taken_q <= fills ? taken + 1'b1 : taken;
       if (undo_i) undo_q <= taken_q != '0;
       // A drop goes before what was undone.
       if (drop_q) walk_left_q <= drop_pages;

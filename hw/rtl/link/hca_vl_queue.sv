@@ -110,25 +110,24 @@ module hca_vl_queue
   );
 
   // ---- Lengths of data: RAM, then two places per ring, filled in turn --------------------------------------
-  logic [NumVls-1:0]      want, grant;
-  logic [VlW-1:0]         fetch_vl, fetch_vl_q, wr_vl;
-  logic                   fetch, fetch_q;
+  logic [NumVls-1:0]      want, grant, fetched_q;      // fetched_q: whose length comes out of the RAM
+  logic [VlW-1:0]         fetch_vl, wr_vl;
+  logic                   fetch;
   logic [PacketW-1:0]     fetch_bytes;
   logic [PktW-1:0]        rd_pkt;
   logic [NumVls-1:0][1:0] heads;                       // lengths in the two places
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_head
-    logic in_flight, unused_ready;
+    logic unused_ready;
 
-    assign in_flight = fetch_q && fetch_vl_q == VlW'(v);
-    assign want[v]   = some_q[v] && (heads[v] + 2'(in_flight)) < 2'd2;
+    assign want[v] = some_q[v] && (heads[v] + 2'(fetched_q[v])) < 2'd2;
 
     hca_fifo #(
       .Width(PacketW + BlocksW),
       .Depth(2)
     ) u_head (
       .clk_i, .rst_i,
-      .in_valid_i (in_flight),
+      .in_valid_i (fetched_q[v]),
       .in_ready_o (unused_ready),
       .in_i       ({fetch_bytes, blocks_of(fetch_bytes)}),
       .out_valid_o(head_valid_o[v]),
@@ -163,11 +162,7 @@ module hca_vl_queue
     .rdata_o(fetch_bytes)
   );
 
-  always_ff @(posedge clk_i) begin
-    if (rst_i) fetch_q <= 1'b0;
-    else fetch_q <= fetch;
-    fetch_vl_q <= fetch_vl;
-  end
+  always_ff @(posedge clk_i) fetched_q <= rst_i ? '0 : grant;
 
   // ---- Lengths of VL15 ---------------------------------------------------------------------------------------
   logic unused_vl15;
@@ -190,17 +185,20 @@ module hca_vl_queue
   // ---- Fill --------------------------------------------------------------------------------------------------
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
     logic               rd;
-    logic [BlocksW-1:0] gone, stored;
+    logic [BlocksW-1:0] gone;
+    logic [FillW-1:0]   less, more;   // with a packet more, if one is done
 
     assign rd      = rd_en_i && rd_ring_i == RingW'(r);
     assign done[r] = wr_i[r] && wr_beat_i.last && ((r == int'(NumVls)) ? fits_vl15 : fits_data);
-    assign stored  = done[r] ? count : '0;
     // Of one that is being read nothing is dropped.
     assign gone    = drop_i[r] ? head_blocks_o[r] : BlocksW'(rd);
+    assign less    = used_q[r] - FillW'(gone);
+    assign more    = (used_q[r] ^ FillW'(count) ^ ~FillW'(gone)) + FillW'(1)
+                     + (((used_q[r] & FillW'(count)) | ((used_q[r] | FillW'(count)) & ~FillW'(gone))) << 1);
 
     always_ff @(posedge clk_i) begin
       if (rst_i) used_q[r] <= '0;
-      else used_q[r] <= (used_q[r] + FillW'(stored)) - FillW'(gone);
+      else used_q[r] <= done[r] ? more : less;
     end
   end
 
@@ -211,6 +209,7 @@ module hca_vl_queue
     logic [FillW-1:0]  since_q;
     logic [EpochW-1:0] epoch_q;
     logic              over;
+    logic [FillW-1:0]  rest;   // of since_q behind an epoch's end
 
     assign room_o[v] = enough && used_q[v] <= FillW'(RingBlocks - RoomBlocks) && !stored_q[v][PktW];
 
@@ -230,6 +229,7 @@ module hca_vl_queue
 
     // An epoch ends when all that is here has come in it.
     assign over     = since_q >= used_q[v] && since_q != '0;
+    assign rest     = over ? '0 : since_q;
     assign age_o[v] = '{empty: used_q[v] == '0, epoch: epoch_q, mark: epoch_q + EpochW'(since_q != '0)};
 
     always_ff @(posedge clk_i) begin
@@ -237,7 +237,7 @@ module hca_vl_queue
         since_q <= '0;
         epoch_q <= '0;
       end else begin
-        since_q <= (over ? '0 : since_q) + (done[v] ? FillW'(count) : '0);
+        since_q <= done[v] ? rest + FillW'(count) : rest;
         epoch_q <= epoch_q + EpochW'(over);
       end
     end
