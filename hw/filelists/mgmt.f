@@ -1,6 +1,9 @@
 // Register block, mailbox, events, counters.
-hw/rtl/mgmt/gen/hca_regs_pkg.sv
-hw/rtl/mgmt/gen/hca_regs.sv
+hw/rtl/mgmt/hca_mgmt_pkg.sv
+hw/rtl/mgmt/gen/hca_func_regs_pkg.sv
+hw/rtl/mgmt/gen/hca_func_regs.sv
+hw/rtl/mgmt/gen/hca_mgmt_regs_pkg.sv
+hw/rtl/mgmt/gen/hca_mgmt_regs.sv
 hw/rtl/mgmt/hca_counter_read.sv
 hw/rtl/mgmt/hca_counters.sv
 hw/rtl/mgmt/hca_fence.sv

@@ -3,6 +3,7 @@
 // waits for this block: events queue up, commands are fire and forget with a busy bit.
 module hca_mgmt
   import hca_pkg::*;
+  import hca_mgmt_pkg::*;
   import hca_link_pkg::link_wr_t;
   import hca_mad_pkg::*;
 #(
@@ -122,31 +123,45 @@ module hca_mgmt
   localparam int unsigned NumOwn   = NumFuncs + NumPorts + 1;
   localparam int unsigned OwnW     = $clog2(NumOwn);
 
-  hca_regs_pkg::hca_regs__in_t  hwif_in;
-  hca_regs_pkg::hca_regs__out_t hwif_out;
+  hca_func_regs_pkg::hca_func_regs__in_t  func_in  [NumFuncs];
+  hca_func_regs_pkg::hca_func_regs__out_t func_out [NumFuncs];
+  hca_mgmt_regs_pkg::hca_mgmt_regs__in_t  hwif_in;
+  hca_mgmt_regs_pkg::hca_mgmt_regs__out_t hwif_out;
 
-  logic        reg_req, reg_we, reg_stall_wr, reg_stall_rd, reg_rd_ack, reg_wr_ack;
-  logic [17:0] reg_addr;
-  logic [31:0] reg_wdata, reg_rdata;
-  logic        reg_first;
+  logic        mgmt_req, reg_we, reg_first, win_ack;
+  windows_t    win, win_q;
+  logic [11:2] reg_addr;
+  logic [31:0] reg_wdata, mgmt_rdata, win_rdata;
+  logic [NumFuncs-1:0]       func_req;
+  logic [NumFuncs-1:0][31:0] func_rdata;
 
   hca_mgmt_bus u_bus (
     .clk_i(clk_bus_i), .rst_i,
     .mmio_wr_valid_i, .mmio_wr_ready_o, .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i,
     .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o,
     .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o,
-    .reg_req_o(reg_req), .reg_we_o(reg_we), .reg_addr_o(reg_addr), .reg_wdata_o(reg_wdata), .reg_first_o(reg_first),
-    .reg_stall_i(reg_we ? reg_stall_wr : reg_stall_rd),
-    .reg_rd_ack_i(reg_rd_ack), .reg_wr_ack_i(reg_wr_ack), .reg_rdata_i(reg_rdata)
+    .func_req_o(func_req), .mgmt_req_o(mgmt_req), .win_req_o(win), .reg_we_o(reg_we), .reg_addr_o(reg_addr),
+    .reg_wdata_o(reg_wdata), .reg_first_o(reg_first),
+    .func_rdata_i(func_rdata), .mgmt_rdata_i(mgmt_rdata), .win_ack_i(win_ack), .win_rdata_i(win_rdata)
   );
 
-  hca_regs u_regs (
+  for (genvar f = 0; f < NumFuncs; f++) begin : gen_func
+    hca_func_regs u_regs (
+      .clk(clk_i), .rst(rst_i),
+      .s_cpuif_req(func_req[f]), .s_cpuif_req_is_wr(reg_we), .s_cpuif_addr({reg_addr[5:2], 2'd0}),
+      .s_cpuif_wr_data(reg_wdata),
+      .s_cpuif_wr_biten({31'h7fff_ffff, reg_first}), .s_cpuif_req_stall_wr(), .s_cpuif_req_stall_rd(),
+      .s_cpuif_rd_ack(), .s_cpuif_rd_err(), .s_cpuif_rd_data(func_rdata[f]), .s_cpuif_wr_ack(), .s_cpuif_wr_err(),
+      .hwif_in(func_in[f]), .hwif_out(func_out[f])
+    );
+  end
+
+  hca_mgmt_regs u_mgmt_regs (
     .clk(clk_i), .rst(rst_i),
-    .s_cpuif_req(reg_req), .s_cpuif_req_is_wr(reg_we), .s_cpuif_addr(reg_addr), .s_cpuif_wr_data(reg_wdata),
-    .s_cpuif_wr_biten({31'h7fff_ffff, reg_first}), .s_cpuif_req_stall_wr(reg_stall_wr),
-    .s_cpuif_req_stall_rd(reg_stall_rd),
-    .s_cpuif_rd_ack(reg_rd_ack), .s_cpuif_rd_err(), .s_cpuif_rd_data(reg_rdata), .s_cpuif_wr_ack(reg_wr_ack),
-    .s_cpuif_wr_err(),
+    .s_cpuif_req(mgmt_req), .s_cpuif_req_is_wr(reg_we), .s_cpuif_addr({6'd0, reg_addr[10:2], 2'd0}),
+    .s_cpuif_wr_data(reg_wdata),
+    .s_cpuif_wr_biten({31'h7fff_ffff, reg_first}), .s_cpuif_req_stall_wr(), .s_cpuif_req_stall_rd(),
+    .s_cpuif_rd_ack(), .s_cpuif_rd_err(), .s_cpuif_rd_data(mgmt_rdata), .s_cpuif_wr_ack(), .s_cpuif_wr_err(),
     .hwif_in, .hwif_out
   );
 
@@ -154,8 +169,7 @@ module hca_mgmt
   logic ctx_busy, ctx_err;
   hca_mgmt_ctx #(.NumQpcSinks(NumQpcSinks)) u_ctx (
     .clk_i, .rst_i,
-    .word_we_i(hwif_out.mgmt.ctx_data.req && hwif_out.mgmt.ctx_data.req_is_wr),
-    .word_addr_i(hwif_out.mgmt.ctx_data.addr[7:2]), .word_data_i(hwif_out.mgmt.ctx_data.wr_data),
+    .word_we_i(win.ctx_data && reg_we), .word_addr_i(reg_addr[7:2]), .word_data_i(reg_wdata),
     .go_i(hwif_out.mgmt.ctx_cmd.write.value), .table_i(ctx_table_e'(hwif_out.mgmt.ctx_table.value.value)),
     .index_i(hwif_out.mgmt.ctx_index.value.value), .init_sq_i(hwif_out.mgmt.ctx_flags.init_sq.value),
     .init_rq_i(hwif_out.mgmt.ctx_flags.init_rq.value), .busy_o(ctx_busy), .err_o(ctx_err),
@@ -173,7 +187,7 @@ module hca_mgmt
   logic [31:0]       ctx_rdata_q;
   always_ff @(posedge clk_i) begin
     if (qpc_wr_valid_o[RecordSink] && qpc_wr_ready_i[RecordSink]) record_q <= record_i;
-    if (hwif_out.mgmt.ctx_data.req) ctx_rdata_q <= record_q[hwif_out.mgmt.ctx_data.addr[6:2]];
+    if (win.ctx_data) ctx_rdata_q <= record_q[reg_addr[6:2]];
   end
 
   // ---- Lines that change hands -----------------------------------------------------------------------
@@ -199,12 +213,10 @@ module hca_mgmt
   // ---- Mailbox -------------------------------------------------------------------------------------
   logic        dma_busy, dma_err;
   logic [31:0] mb_rdata;
-  logic        mb_ack_q, mb_we_q;
   hca_mgmt_dma u_dma (
     .clk_i, .rst_i,
-    .mb_re_i(hwif_out.mailbox.req && !hwif_out.mailbox.req_is_wr),
-    .mb_we_i(hwif_out.mailbox.req && hwif_out.mailbox.req_is_wr),
-    .mb_addr_i(hwif_out.mailbox.addr[11:2]), .mb_wdata_i(hwif_out.mailbox.wr_data), .mb_rdata_o(mb_rdata),
+    .mb_re_i(win.mailbox && !reg_we), .mb_we_i(win.mailbox && reg_we), .mb_addr_i(reg_addr[11:2]),
+    .mb_wdata_i(reg_wdata), .mb_rdata_o(mb_rdata),
     .go_i(hwif_out.mgmt.dma_ctrl.host_to_mailbox.value || hwif_out.mgmt.dma_ctrl.mailbox_to_host.value),
     .to_host_i(hwif_out.mgmt.dma_ctrl.mailbox_to_host.value), .func_i(hwif_out.mgmt.dma_func.value.value),
     .addr_i({hwif_out.mgmt.dma_addr_hi.value.value, hwif_out.mgmt.dma_addr_lo.value.value}),
@@ -223,7 +235,7 @@ module hca_mgmt
   // This block's own: writes of CONTROL, changes of a link, datagrams; a pending bit per function, per port, and one.
   logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
   hw_ev_t                  own_ev;
-  logic                    own_take;
+  logic                    own_valid_q, own_take;
   logic [OwnW-1:0]         own_idx;
 
   hca_mgmt_events #(.NumSources(NumEvSources)) u_events (
@@ -234,9 +246,9 @@ module hca_mgmt
     for (int unsigned i = 0; i < NumEvSources - 1; i++) all_ev[i] = ev_i[i];
     all_ev[NumEvSources-1] = own_ev;
   end
-  assign all_ev_valid = {|own_pend_q, ev_valid_i};
+  assign all_ev_valid = {own_valid_q, ev_valid_i};
   assign ev_ready_o   = all_ev_ready[NumEvSources-2:0];
-  assign own_take     = all_ev_ready[NumEvSources-1] && (|own_pend_q);
+  assign own_take     = all_ev_ready[NumEvSources-1] && own_valid_q;
 
   // In turns: a driver that writes CONTROL without end must not keep the others' events back.
   hca_rr_arb #(.N(NumOwn)) u_own_arb (
@@ -245,7 +257,7 @@ module hca_mgmt
   always_comb begin
     own_set = '0;
     own_set[NumOwn-1:NumFuncs] = {mad_rsp_i.arrived, link_event_i};
-    for (int unsigned f = 0; f < NumFuncs; f++) own_set[f] = hwif_out.func[f].control.enable.swmod;
+    for (int unsigned f = 0; f < NumFuncs; f++) own_set[f] = func_out[f].func.control.enable.swmod;
     own_ev      = '0;
     own_ev.kind = HwEventFuncControl;
     own_ev.func = 8'(own_idx);
@@ -261,8 +273,11 @@ module hca_mgmt
   end
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) own_pend_q <= '0;
-    else own_pend_q <= (own_pend_q & ~(own_take ? own_grant : '0)) | own_set;
+    if (rst_i) {own_valid_q, own_pend_q} <= '0;
+    else begin
+      own_pend_q  <= (own_pend_q & ~(own_take ? own_grant : '0)) | own_set;
+      own_valid_q <= own_pend_q != '0 && !own_take;
+    end
   end
   assign fw_irq_o = head_valid;
 
@@ -308,31 +323,22 @@ module hca_mgmt
 
   // ---- Port, P_Key and GID tables, counters ----------------------------------------------------------
   localparam int unsigned MapPorts = 2;   // of the register map: every access is answered
-  logic [MapPorts-1:0]       pk_req, pk_we, gid_req, gid_we, pk_ack_q, gid_ack_q, pk_we_q, gid_we_q;
   logic [MapPorts-1:0][31:0] pk_rdata_q, gid_rdata;
-  logic                      ctr_ack_q, ctx_ack_q, ctr_we_q, ctx_we_q;
-  logic                      ctr_took_q, ctr_took_we_q;   // a cycle before its data is here
   // Address and data move with every access of the register block: parts of the card behind it that would look at them
   // sleep while it is about others.
-  assign counter_req_o = hwif_out.counters.req ? '{rd: 1'b1, word: hwif_out.counters.addr[9:2]} : '0;
-  logic mad_we, mad_ack_q, mad_we_q, mad_took_q, mad_took_we_q;   // the same for words of datagrams
-  assign mad_we    = hwif_out.mad.req && hwif_out.mad.req_is_wr && hwif_out.mad.addr[9];
+  assign counter_req_o = win.counters ? '{rd: !reg_we, word: reg_addr[9:2]} : '0;
+  logic mad_we;   // the same for words of datagrams
+  assign mad_we    = win.mad && reg_we && reg_addr[9];
   assign mad_req_o = '{
-    re: hwif_out.mad.req && !hwif_out.mad.req_is_wr && !hwif_out.mad.addr[9], we: mad_we,
-    word: hwif_out.mad.req ? hwif_out.mad.addr[8:2] : '0, data: mad_we ? hwif_out.mad.wr_data : '0,
+    re: win.mad && !reg_we && !reg_addr[9], we: mad_we,
+    word: win.mad ? reg_addr[8:2] : '0, data: mad_we ? reg_wdata : '0,
     pop: hwif_out.mgmt.mad_rx.pop.value, go: hwif_out.mgmt.mad_tx.go.value,
     bytes: hwif_out.mgmt.mad_tx.bytes.value, port: PortW'(hwif_out.mgmt.mad_tx.port.value)
   };
 
-  for (genvar p = 0; p < MapPorts; p++) begin : gen_request
-    assign pk_req[p]  = hwif_out.mgmt.port[p].pkey.req;
-    assign pk_we[p]   = hwif_out.mgmt.port[p].pkey.req_is_wr;
-    assign gid_req[p] = hwif_out.mgmt.port[p].gid.req;
-    assign gid_we[p]  = hwif_out.mgmt.port[p].gid.req_is_wr;
-    if (p >= NumPorts) begin : gen_absent
-      assign pk_rdata_q[p] = '0;
-      assign gid_rdata[p]  = '0;
-    end
+  for (genvar p = NumPorts; p < MapPorts; p++) begin : gen_absent
+    assign pk_rdata_q[p] = '0;
+    assign gid_rdata[p]  = '0;
   end
 
   for (genvar p = 0; p < NumPorts; p++) begin : gen_port
@@ -342,32 +348,19 @@ module hca_mgmt
       lid: hwif_out.mgmt.port[p].lid.value.value, lmc: hwif_out.mgmt.port[p].lmc.value.value
     };
 
+    logic here;
+    assign here = reg_addr[9] == 1'(p);
     hca_ram_1r1w #(.Width(32), .Depth(4 * NumGids)) u_gid (
-      .clk_i, .we_i(gid_req[p] && gid_we[p]), .waddr_i(hwif_out.mgmt.port[p].gid.addr[7:2]),
-      .wdata_i(hwif_out.mgmt.port[p].gid.wr_data), .re_i(gid_req[p]),
-      .raddr_i(hwif_out.mgmt.port[p].gid.addr[7:2]), .rdata_o(gid_rdata[p])
+      .clk_i, .we_i(win.gid && here && reg_we), .waddr_i(reg_addr[7:2]), .wdata_i(reg_wdata),
+      .re_i(win.gid && here), .raddr_i(reg_addr[7:2]), .rdata_o(gid_rdata[p])
     );
 
     always_ff @(posedge clk_i) begin
-      if (pk_req[p]) begin
-        pk_rdata_q[p] <= {16'd0, pkey_tbl_o[p][hwif_out.mgmt.port[p].pkey.addr[6:2]]};
-        if (pk_we[p])
-          pkey_tbl_o[p][hwif_out.mgmt.port[p].pkey.addr[6:2]] <= hwif_out.mgmt.port[p].pkey.wr_data[15:0];
+      if (win.pkey && here) begin
+        pk_rdata_q[p] <= {16'd0, pkey_tbl_o[p][reg_addr[6:2]]};
+        if (reg_we) pkey_tbl_o[p][reg_addr[6:2]] <= reg_wdata[15:0];
       end
       if (rst_i) pkey_tbl_o[p] <= '0;
-    end
-  end
-
-  always_ff @(posedge clk_i) begin
-    {mb_we_q, pk_we_q, gid_we_q, ctr_took_we_q, mad_took_we_q, ctx_we_q} <=
-        {hwif_out.mailbox.req_is_wr, pk_we, gid_we, hwif_out.counters.req_is_wr, hwif_out.mad.req_is_wr,
-         hwif_out.mgmt.ctx_data.req_is_wr};
-    {ctr_we_q, mad_we_q} <= {ctr_took_we_q, mad_took_we_q};
-    if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q, ctx_ack_q} <= '0;
-    else begin
-      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q, ctx_ack_q} <=
-          {hwif_out.mailbox.req, pk_req, gid_req, hwif_out.counters.req, ctr_took_q, hwif_out.mad.req, mad_took_q,
-           hwif_out.mgmt.ctx_data.req};
     end
   end
 
@@ -383,12 +376,11 @@ module hca_mgmt
   logic [PortW-1:0] mad_port_q;
   logic [9:0]  mad_bytes_q;
   logic [1:0]  num_ports_q;
-  logic        fence_busy_q, link_ack_q;
+  logic        fence_busy_q;
   always_ff @(posedge clk_i) begin
     num_ports_q  <= num_ports_i;
     fence_busy_q <= fence_start_o || fence_busy_i;
     link_stat_q  <= link_stat_data_i;
-    link_ack_q   <= !rst_i && hwif_out.mgmt.link_data.req;
     counter_q    <= counter_data_i;
     mad_q        <= mad_rsp_i.data;
     {mad_pending_q, mad_port_q} <= {mad_rsp_i.pending && !mad_req_o.pop, mad_rsp_i.port};
@@ -397,25 +389,42 @@ module hca_mgmt
     if ((mmio_rd_valid_i && mmio_rd_ready_o) || (fw_req_i && !fw_req_stall_o)) time_q <= now_i;
   end
 
+  // Who was asked has its word a cycle later, counters and datagrams (late) two.
+  logic counters_late_q, mad_late_q;
+  always_ff @(posedge clk_i) begin
+    {win_q, counters_late_q, mad_late_q} <= rst_i ? '0 : {win, win_q.counters, win_q.mad};
+  end
+  assign win_ack = win_q.link_data || win_q.ctx_data || win_q.pkey || win_q.gid || win_q.mailbox || counters_late_q
+                   || mad_late_q;
   always_comb begin
-    // The map has room for as many functions as a card can have: those that this one has not read as zeros.
+    win_rdata = win_q.mailbox ? mb_rdata : '0;
+    for (int unsigned p = 0; p < MapPorts; p++) begin
+      if (win_q.pkey && reg_addr[9] == 1'(p)) win_rdata |= pk_rdata_q[p];
+      if (win_q.gid && reg_addr[9] == 1'(p)) win_rdata |= gid_rdata[p];
+    end
+    if (win_q.ctx_data) win_rdata |= ctx_rdata_q;
+    if (win_q.link_data) win_rdata |= link_stat_q;
+    if (counters_late_q) win_rdata |= counter_q;
+    if (mad_late_q) win_rdata |= mad_q;
+  end
+
+  always_comb begin
     for (int unsigned f = NumFuncs; f < Funcs; f++) begin
-      hwif_in.func[f]    = '{default: '0};
       hwif_in.mgmt.fn[f] = '{default: '0};
     end
     for (int unsigned f = 0; f < NumFuncs; f++) begin
-      hwif_in.func[f].status.ready.next   = hwif_out.mgmt.fn[f].status.ready.value;
-      hwif_in.func[f].status.fatal.next   = hwif_out.mgmt.fn[f].status.fatal.value;
-      hwif_in.func[f].status.link_up.next = hwif_out.mgmt.fn[f].status.link_up.value;
-      hwif_in.func[f].control.enable.hwclr = hwif_out.mgmt.fn[f].reset_done.go.value;
-      hwif_in.func[f].control.reset.hwclr  = hwif_out.mgmt.fn[f].reset_done.go.value;
-      hwif_in.func[f].admin_status.consumer_index.next = hwif_out.mgmt.fn[f].admin_status.consumer_index.value;
-      hwif_in.func[f].admin_status.error.next          = hwif_out.mgmt.fn[f].admin_status.error.value;
-      hwif_in.func[f].time_lo.value.next = time_q[31:0];
-      hwif_in.func[f].time_hi.value.next = time_q[63:32];
-      hwif_in.func[f].clock_hz.value.next = ClockHz;
-      hwif_in.func[f].func_info.func_number.next = 8'(f);
-      hwif_in.func[f].func_info.vectors.next     = 11'(NumVectors);
+      func_in[f].func.status.ready.next   = hwif_out.mgmt.fn[f].status.ready.value;
+      func_in[f].func.status.fatal.next   = hwif_out.mgmt.fn[f].status.fatal.value;
+      func_in[f].func.status.link_up.next = hwif_out.mgmt.fn[f].status.link_up.value;
+      func_in[f].func.control.enable.hwclr = hwif_out.mgmt.fn[f].reset_done.go.value;
+      func_in[f].func.control.reset.hwclr  = hwif_out.mgmt.fn[f].reset_done.go.value;
+      func_in[f].func.admin_status.consumer_index.next = hwif_out.mgmt.fn[f].admin_status.consumer_index.value;
+      func_in[f].func.admin_status.error.next          = hwif_out.mgmt.fn[f].admin_status.error.value;
+      func_in[f].func.time_lo.value.next = time_q[31:0];
+      func_in[f].func.time_hi.value.next = time_q[63:32];
+      func_in[f].func.clock_hz.value.next = ClockHz;
+      func_in[f].func.func_info.func_number.next = 8'(f);
+      func_in[f].func.func_info.vectors.next     = 11'(NumVectors);
       hwif_in.mgmt.fn[f].admin_producer.value.next = admin_pi_q[f];
     end
     hwif_in.mgmt.ev_status.pending.next = head_valid;
@@ -441,22 +450,13 @@ module hca_mgmt
     hwif_in.mgmt.num_funcs.value.next = NumFuncs;
     hwif_in.mgmt.num_ports.value.next = 32'(num_ports_q);
     hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);
-    hwif_in.mgmt.link_data     = '{rd_ack: link_ack_q, rd_data: '{value: link_stat_q}};
-    hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: ctx_rdata_q, wr_ack: ctx_ack_q && ctx_we_q};
     for (int unsigned p = 0; p < MapPorts; p++) begin
       hwif_in.mgmt.port[p].status.link_up.next = p < NumPorts && hwif_out.mgmt.port[p].ctrl.active.value;
-      hwif_in.mgmt.port[p].pkey = '{rd_ack: pk_ack_q[p] && !pk_we_q[p], rd_data: pk_rdata_q[p],
-                                    wr_ack: pk_ack_q[p] && pk_we_q[p]};
-      hwif_in.mgmt.port[p].gid  = '{rd_ack: gid_ack_q[p] && !gid_we_q[p], rd_data: gid_rdata[p],
-                                    wr_ack: gid_ack_q[p] && gid_we_q[p]};
     end
-    hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: counter_q, wr_ack: ctr_ack_q && ctr_we_q};
-    hwif_in.mad = '{rd_ack: mad_ack_q && !mad_we_q, rd_data: mad_q, wr_ack: mad_ack_q && mad_we_q};
     hwif_in.mgmt.mad_status.pending.next = mad_pending_q;
     hwif_in.mgmt.mad_status.port.next    = 1'(mad_port_q);
     hwif_in.mgmt.mad_status.bytes.next   = mad_bytes_q;
     hwif_in.mgmt.mad_status.busy.next    = mad_busy_q;
-    hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 
 endmodule

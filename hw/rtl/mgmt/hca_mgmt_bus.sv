@@ -1,10 +1,14 @@
-// One master at a time on the register block: firmware, or a host read or write of the function registers.
+// One master at a time on the register blocks: firmware, or a host read or write of the function registers.
 // The host reaches only the registers of its own function: the function number of the access selects the
 // window. A 64-bit host write becomes one or two 32-bit writes, low word first. Registers are written whole: of a word
 // with bytes without strobe, which keep their value, the rest is read first.
 // Firmware goes first; each access takes 3 cycles or more.
+//
+// A register block answers at once, a window later; accesses are of aligned words. What each of them reads is in a register of its own, for the
+// multiplexers in front of it are long: who was asked is said behind it.
 module hca_mgmt_bus
   import hca_pkg::*;
+  import hca_mgmt_pkg::*;
 (
     input  logic        clk_i,
     input  logic        rst_i,
@@ -30,16 +34,18 @@ module hca_mgmt_bus
     output logic        fw_rd_ack_o,
     output logic        fw_wr_ack_o,
     output logic [31:0] fw_rdata_o,
-    // Register block (PeakRDL passthrough).
-    output logic        reg_req_o,
+    // Register blocks (PeakRDL passthrough, which answers in the cycle of the request), and windows.
+    output logic [NumFuncs-1:0] func_req_o,
+    output logic        mgmt_req_o,
+    output windows_t    win_req_o,
     output logic        reg_we_o,
-    output logic [17:0] reg_addr_o,
+    output logic [11:2] reg_addr_o,       // holds until the answer
     output logic [31:0] reg_wdata_o,
     output logic        reg_first_o,      // its first byte is really written: what such a write starts looks at it
-    input  logic        reg_stall_i,
-    input  logic        reg_rd_ack_i,
-    input  logic        reg_wr_ack_i,
-    input  logic [31:0] reg_rdata_i
+    input  logic [NumFuncs-1:0][31:0] func_rdata_i,
+    input  logic [31:0] mgmt_rdata_i,
+    input  logic        win_ack_i,        // behind the cycle of the request, with what it reads
+    input  logic [31:0] win_rdata_i
 );
   typedef enum logic [1:0] {StIdle, StReq, StWait} state_e;
   typedef enum logic [1:0] {SrcFw, SrcHostRd, SrcHostWr} src_e;
@@ -49,17 +55,23 @@ module hca_mgmt_bus
   logic        we_q;
   logic [17:0] addr_q;
   logic [63:0] wdata_q;     // the word to write now is the low one
+  logic [2:0][31:0] rdata_q;  // of functions, firmware, windows
+  logic [2:0]  asked_q;       // who of them was
+  logic        absent_q;      // there was nobody to ask
+  logic [31:0] rdata, func_rdata;
   logic [7:0]  strb_q;      // of this word, and of the one behind it
   logic        from_high;   // the host writes nothing of the low word
   logic [7:0]  wr_strb;
-  logic [31:0] merged;
-  logic        ack, fw_legal, rd_legal, unused_low;
+  windows_t    windows;
+  logic        to_func, to_mgmt, to_window, ack, fw_legal, rd_legal, unused_low;
   assign unused_low = ^mmio_wr_addr_i[2:0];
   assign from_high  = mmio_wr_strb_i[3:0] == '0;
   assign wr_strb    = from_high ? {4'd0, mmio_wr_strb_i[7:4]} : mmio_wr_strb_i;
 
   always_comb begin
-    for (int unsigned b = 0; b < 4; b++) merged[8*b +: 8] = strb_q[b] ? wdata_q[8*b +: 8] : reg_rdata_i[8*b +: 8];
+    rdata = '0;
+    for (int unsigned s = 0; s < 3; s++) rdata |= asked_q[s] ? rdata_q[s] : '0;
+    for (int unsigned b = 0; b < 4; b++) reg_wdata_o[8*b +: 8] = strb_q[b] ? wdata_q[8*b +: 8] : rdata[8*b +: 8];
   end
 
   // An access outside the map answers at once: zero, and the write is lost.
@@ -71,20 +83,35 @@ module hca_mgmt_bus
   assign mmio_wr_ready_o = (state_q == StIdle) && !fw_req_i;
   assign mmio_rd_ready_o = (state_q == StIdle) && !fw_req_i && !mmio_wr_valid_i;
 
-  assign reg_req_o   = (state_q == StReq);
+  // Their multiplexers are as short as the addresses that blocks see, so what leads to none of their registers is known
+  // here: it reads as zeros, as the functions do that the map has room for and this card has not.
+  assign to_func     = addr_q[17:16] == '0 && addr_q[11:6] == '0;
+  assign windows     = window_of(addr_q[17:2]);
+  assign to_window   = windows != '0;
+  assign to_mgmt     = addr_q[17:11] == 7'h20 && !to_window;
+  always_comb begin
+    func_rdata = '0;
+    for (int unsigned f = 0; f < NumFuncs; f++) begin
+      func_req_o[f] = (state_q == StReq) && to_func && addr_q[15:12] == 4'(f);
+      func_rdata   |= addr_q[15:12] == 4'(f) ? func_rdata_i[f] : '0;
+    end
+  end
+  assign mgmt_req_o  = (state_q == StReq) && to_mgmt;
+  assign win_req_o   = (state_q == StReq) ? windows : '0;
   assign reg_we_o    = we_q;
-  assign reg_addr_o  = addr_q;
-  assign reg_wdata_o = wdata_q[31:0];
+  assign reg_addr_o  = addr_q[11:2];
   assign reg_first_o = strb_q[0];
-  assign ack = (state_q != StIdle) && (we_q ? reg_wr_ack_i : reg_rd_ack_i);
+  assign ack          = (state_q == StReq) ? !to_window : (state_q == StWait) && win_ack_i;
+  assign fw_rdata_o   = rdata;
+  assign mmio_rdata_o = rdata | {32{absent_q}};
 
   always_ff @(posedge clk_i) begin
     fw_rd_ack_o        <= 1'b0;
     fw_wr_ack_o        <= 1'b0;
     mmio_rdata_valid_o <= 1'b0;
-    if (ack) begin
-      fw_rdata_o   <= reg_rdata_i;
-      mmio_rdata_o <= reg_rdata_i;
+    if (state_q != StIdle && !we_q) begin
+      rdata_q <= {win_rdata_i, mgmt_rdata_i, func_rdata};
+      asked_q <= {to_window, to_mgmt, to_func};
     end
     if (rst_i) begin
       state_q <= StIdle;
@@ -100,7 +127,7 @@ module hca_mgmt_bus
             state_q     <= fw_legal ? StReq : StIdle;
             fw_wr_ack_o <= !fw_legal && fw_we_i;
             fw_rd_ack_o <= !fw_legal && !fw_we_i;
-            if (!fw_legal) fw_rdata_o <= '0;
+            if (!fw_legal) asked_q <= '0;
           end else if (mmio_wr_valid_i) begin
             src_q   <= SrcHostWr;
             we_q    <= &wr_strb[3:0];
@@ -114,22 +141,21 @@ module hca_mgmt_bus
             addr_q  <= {mmio_rd_func_i[5:0], mmio_rd_addr_i[11:0]};
             state_q <= rd_legal ? StReq : StIdle;
             mmio_rdata_valid_o <= !rd_legal;
-            if (!rd_legal) mmio_rdata_o <= '1;
+            absent_q <= !rd_legal;
           end
         end
         StReq, StWait: begin
-          if ((state_q == StReq) && !reg_stall_i) state_q <= StWait;
+          state_q <= StWait;
           if (ack) begin
             if (src_q == SrcHostWr && !we_q) begin
-              we_q          <= 1'b1;
-              wdata_q[31:0] <= merged;
-              state_q       <= StReq;
+              we_q    <= 1'b1;
+              state_q <= StReq;
             end else if (src_q == SrcHostWr && strb_q[7:4] != '0) begin
               we_q    <= &strb_q[7:4];
               strb_q  <= {4'd0, strb_q[7:4]};
               wdata_q <= {32'd0, wdata_q[63:32]};
-              addr_q  <= addr_q + 18'd4;
               state_q <= StReq;
+              addr_q[2] <= 1'b1;
             end else begin
               state_q            <= StIdle;
               fw_wr_ack_o        <= (src_q == SrcFw) && we_q;

@@ -67,14 +67,14 @@ module hca_mgmt_ctx
   logic [63:0][31:0] words_q;
   logic [KeyW-1:0]   index_q;   // no index is longer
   logic              init_sq_q, init_rq_q, swept_q;
-  logic              known, link_row;
+  logic              known, known_link, named_q;   // named_q: firmware's table has firmware's row
   // Sweep after reset.
   logic              sweep_q;
   ctx_table_e        sweep_table_q;
   logic [SweepW-1:0] sweep_row_q, sweep_end;  // sweep_end: the last row
   logic              go, sweep_last;
   ctx_table_e        tbl;
-  logic [31:0]       index;
+  logic [KeyW-1:0]   index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
   logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, dm_pend_q, rec_pend_q,
@@ -100,29 +100,33 @@ module hca_mgmt_ctx
   assign busy_o  = sweep_q || waiting;
   assign go      = (sweep_q || go_i) && !waiting;
   assign tbl   = sweep_q ? sweep_table_q : table_i;
-  assign index   = sweep_q ? 32'(sweep_row_q) : index_i;
+  assign index   = sweep_q ? KeyW'(sweep_row_q) : index_i[KeyW-1:0];
   assign sweep_last = sweep_row_q == sweep_end;
-  assign link_row   = (index < LinkRowsAll) && (32'(index[7:0]) < LinkRows);
 
-  always_comb begin
-    unique case (tbl)
-      CtxTableQpc: known = index < NumQps;
-      CtxTableKeyTable: known = index < NumFuncs;
-      CtxTableForget: known = index[31:KeyW] == '0;
-      CtxTableCqc: known = index < NumCqs;
-      CtxTableEqc: known = index < NumEqs;
-      CtxTableGid: known = index < 16 * NumPorts;
-      CtxTableSrqc: known = index < NumSrqs;
-      CtxTableGroup: known = index < GroupRows;
-      CtxTableRule: known = index < Rules;
-      CtxTableRss: known = index < RssQps;
-      CtxTableRssQp: known = index < RssQps * RssEntries;
-      CtxTableDeviceMemory: known = index < DmPages;
-      CtxTableRecord: known = index[31:24] == '0;
-      CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
-      default:     known = 1'b0;
+  function automatic logic has_row(ctx_table_e of, logic [31:0] row);
+    unique case (of)
+      CtxTableQpc: has_row = row < NumQps;
+      CtxTableKeyTable: has_row = row < NumFuncs;
+      CtxTableForget: has_row = row[31:KeyW] == '0;
+      CtxTableCqc: has_row = row < NumCqs;
+      CtxTableEqc: has_row = row < NumEqs;
+      CtxTableGid: has_row = row < 16 * NumPorts;
+      CtxTableSrqc: has_row = row < NumSrqs;
+      CtxTableGroup: has_row = row < GroupRows;
+      CtxTableRule: has_row = row < Rules;
+      CtxTableRss: has_row = row < RssQps;
+      CtxTableRssQp: has_row = row < RssQps * RssEntries;
+      CtxTableDeviceMemory: has_row = row < DmPages;
+      CtxTableRecord: has_row = row[31:24] == '0;
+      CtxTableLink: has_row = (row < LinkRowsAll) && (32'(row[7:0]) < LinkRows);
+      default:     has_row = 1'b0;
     endcase
-  end
+  endfunction
+
+  // Firmware names table and row some cycles before it says go. The sweep stays within its tables, but for a link's.
+  always_ff @(posedge clk_i) named_q <= has_row(table_i, index_i);
+  assign known      = sweep_q || named_q;
+  assign known_link = sweep_q ? (32'(sweep_row_q[7:0]) < LinkRows) && (32'(sweep_row_q[7:0]) != LinkRowCtrl) : named_q;
 
   always_comb begin
     unique case (sweep_table_q)
@@ -163,13 +167,13 @@ module hca_mgmt_ctx
   always_ff @(posedge clk_i) begin
     if (go) begin
       row_q     <= sweep_q ? '0 : words_q;
-      index_q   <= index[KeyW-1:0];
+      index_q   <= index;
       swept_q   <= sweep_q;
       init_sq_q <= sweep_q || init_sq_i;
       init_rq_q <= sweep_q || init_rq_i;
     end
     key_wr_valid_o  <= !rst_i && go && known && (tbl == CtxTableKeyTable);
-    link_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableLink);
+    link_wr_valid_q <= !rst_i && go && known_link && (tbl == CtxTableLink);
     gid_wr_valid_q  <= !rst_i && go && known && (tbl == CtxTableGid);
     rule_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableRule);
     rss_wr_valid_q    <= !rst_i && go && known && (tbl == CtxTableRss);

@@ -17,7 +17,8 @@ module hca_mgmt_events
   localparam int unsigned EvBits   = $bits(hw_ev_t);
   localparam int unsigned QpEvents = 16;
 
-  logic [NumSources-1:0] req, grant;
+  logic [NumSources-1:0] req, grant, chosen_q;
+  logic                  choose;
   logic                  qp_valid, qp_ready;
   hw_ev_t                qp_ev;
   logic                  sel_valid, sel_ready;
@@ -29,21 +30,25 @@ module hca_mgmt_events
     .out_valid_o(qp_valid), .out_ready_i(qp_ready), .out_o(qp_ev), .count_o()
   );
 
+  // Chosen in one cycle, taken in the next.
   assign req = {ev_valid_i[NumSources-1:1], qp_valid};
   hca_rr_arb #(.N(NumSources)) u_arb (
-    .clk_i, .rst_i, .req_i(req), .advance_i(sel_valid && sel_ready), .grant_o(grant), .idx_o()
+    .clk_i, .rst_i, .req_i(req), .advance_i(choose), .grant_o(grant), .idx_o()
   );
+  assign choose = chosen_q == '0 && req != '0;
+  always_ff @(posedge clk_i) begin
+    if (rst_i) chosen_q <= '0;
+    else if (choose) chosen_q <= grant;
+    else if (sel_ready) chosen_q <= '0;
+  end
 
   always_comb begin
-    sel_ev = '0;
-    if (grant[0]) sel_ev = qp_ev;
-    for (int unsigned i = 1; i < NumSources; i++) begin
-      if (grant[i]) sel_ev = ev_i[i];
-    end
+    sel_ev = chosen_q[0] ? qp_ev : '0;
+    for (int unsigned i = 1; i < NumSources; i++) sel_ev |= chosen_q[i] ? ev_i[i] : '0;
   end
-  assign sel_valid = |req;
-  assign qp_ready  = sel_ready && grant[0];
-  assign ev_ready_o[NumSources-1:1] = grant[NumSources-1:1] & {(NumSources - 1){sel_ready}};
+  assign sel_valid = chosen_q != '0;
+  assign qp_ready  = sel_ready && chosen_q[0];
+  assign ev_ready_o[NumSources-1:1] = chosen_q[NumSources-1:1] & {(NumSources - 1){sel_ready}};
 
   hca_fifo #(.Width(EvBits), .Depth(16)) u_out_fifo (
     .clk_i, .rst_i,
