@@ -1,11 +1,13 @@
 // The earliest of N times, of those that are valid: all pairs are compared side by side. Of equal ones the lower one.
-// Combinational; 0 if none is valid.
+// Combinational; 0 if none is valid. What is compared (order_i) is the time itself, or one less where that is there
+// earlier and no other is that one with a higher number.
 module hca_first #(
   parameter int unsigned N     = 2,
   parameter int unsigned Width = 64
 ) (
   input  logic [N-1:0]            valid_i,
   input  logic [N-1:0][Width-1:0] at_i,
+  input  logic [N-1:0][Width-1:0] order_i,
   output logic                    valid_o,
   output logic [Width-1:0]        at_o
 );
@@ -17,7 +19,7 @@ module hca_first #(
     for (genvar j = 0; j < int'(N); j++) begin : gen_other
       if (i < j) begin : gen_compare
         logic sooner;
-        assign sooner     = at_i[j] < at_i[i];
+        assign sooner     = order_i[j] < order_i[i];
         assign beaten[j] = valid_i[j] && sooner;
       end else if (i == j) begin : gen_self
         assign beaten[j] = 1'b0;

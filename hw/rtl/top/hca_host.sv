@@ -81,9 +81,11 @@ module hca_host
     .clk_i, .rst_i, .now_i, .busy_i(busy), .tick_o(rd_tick_o), .active_o(rd_active),
     .wake_at_o(rd_tick_at)
   );
+  // A tick of congestion control is compared by the cycle in front of it, which needs no sum.
   hca_first #(.N(4), .Width(64)) u_first (
     .valid_i({rd_active, held_i, timer_active_i}),
     .at_i   ({rd_tick_at, {now_i[63:TickW] + 1'b1, TickW'(0)}, timer_wake_at_i}),
+    .order_i({rd_tick_at, {now_i[63:TickW], {TickW{1'b1}}}, timer_wake_at_i}),
     .valid_o(active_o),
     .at_o   (wake_at_o)
   );
