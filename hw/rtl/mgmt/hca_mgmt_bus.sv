@@ -53,7 +53,7 @@ module hca_mgmt_bus
   state_e      state_q;
   src_e        src_q;
   logic        we_q;
-  logic [17:0] addr_q;
+  logic [17:2] addr_q;
   logic [63:0] wdata_q;     // the word to write now is the low one
   logic [2:0][31:0] rdata_q;  // of functions, firmware, windows
   logic [2:0]  asked_q;       // who of them was
@@ -64,7 +64,7 @@ module hca_mgmt_bus
   logic [7:0]  wr_strb;
   windows_t    windows;
   logic        to_func, to_mgmt, to_window, ack, fw_legal, rd_legal, unused_low;
-  assign unused_low = ^mmio_wr_addr_i[2:0];
+  assign unused_low = ^{mmio_wr_addr_i[2:0], mmio_rd_addr_i[1:0]};
   assign from_high  = mmio_wr_strb_i[3:0] == '0;
   assign wr_strb    = from_high ? {4'd0, mmio_wr_strb_i[7:4]} : mmio_wr_strb_i;
 
@@ -121,7 +121,7 @@ module hca_mgmt_bus
           if (fw_req_i) begin
             src_q       <= SrcFw;
             we_q        <= fw_we_i;
-            addr_q      <= fw_addr_i[17:0];
+            addr_q      <= fw_addr_i[17:2];
             wdata_q     <= {32'd0, fw_wdata_i};
             strb_q      <= 8'h0f;
             state_q     <= fw_legal ? StReq : StIdle;
@@ -131,14 +131,14 @@ module hca_mgmt_bus
           end else if (mmio_wr_valid_i) begin
             src_q   <= SrcHostWr;
             we_q    <= &wr_strb[3:0];
-            addr_q  <= {mmio_wr_func_i[5:0], mmio_wr_addr_i[11:3], from_high, 2'd0};
+            addr_q  <= {mmio_wr_func_i[5:0], mmio_wr_addr_i[11:3], from_high};
             wdata_q <= from_high ? {32'd0, mmio_wr_data_i[63:32]} : mmio_wr_data_i;
             strb_q  <= wr_strb;
             state_q <= (mmio_wr_func_i < 8'(NumFuncs) && wr_strb != '0) ? StReq : StIdle;
           end else if (mmio_rd_valid_i) begin
             src_q   <= SrcHostRd;
             we_q    <= 1'b0;
-            addr_q  <= {mmio_rd_func_i[5:0], mmio_rd_addr_i[11:0]};
+            addr_q  <= {mmio_rd_func_i[5:0], mmio_rd_addr_i[11:2]};
             state_q <= rd_legal ? StReq : StIdle;
             mmio_rdata_valid_o <= !rd_legal;
             absent_q <= !rd_legal;
