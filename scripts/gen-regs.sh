@@ -18,3 +18,4 @@ for block in hca_func_regs hca_mgmt_regs; do
     --cpuif passthrough --default-reset rst --type-style hier
 done
 "$python" "$root/abi/regs/print_rust.py" "$root/abi/regs/hca_regs.rdl" "$out/abi/hca-regs/src/map.rs"
+"$python" "$root/abi/regs/print_windows.py" "$root/abi/regs/hca_regs.rdl" "$out/hw/rtl/mgmt/gen/hca_mgmt_pkg.sv"

@@ -1,5 +1,5 @@
 // Register block, mailbox, events, counters.
-hw/rtl/mgmt/hca_mgmt_pkg.sv
+hw/rtl/mgmt/gen/hca_mgmt_pkg.sv
 hw/rtl/mgmt/gen/hca_func_regs_pkg.sv
 hw/rtl/mgmt/gen/hca_func_regs.sv
 hw/rtl/mgmt/gen/hca_mgmt_regs_pkg.sv
