@@ -29,6 +29,7 @@ hw/rtl/responder/hca_rx_inv.sv
 hw/rtl/responder/hca_rx_look_ev.sv
 hw/rtl/responder/hca_rx_place.sv
 hw/rtl/responder/hca_rx_request.sv
+hw/rtl/responder/hca_rx_rests.sv
 hw/rtl/responder/hca_rx_tables.sv
 hw/rtl/responder/hca_qp_set.sv
 hw/rtl/responder/hca_rq_credits.sv

@@ -23,7 +23,7 @@ module hca_doorbell
   input  logic        qpc_wr_valid_i,
   output logic        qpc_wr_ready_o,
   input  qpc_wr_t     qpc_wr_i,
-  input  line_shut_t  shut_i,       // never with a context write
+  input  line_shut_t  shut_i,       // never with a context write but a hand-over's, which leaves doors as they are
   input  logic        lines_on_i,
   output logic        miss_valid_o, // offered once: what is not taken goes to firmware
   input  logic        miss_ready_i,
@@ -131,14 +131,16 @@ module hca_doorbell
   assign in_line = again ? again_i.qpn[QpW-1:0] : mmio_wr_data_i[QpW-1:0];
 
   if (HasContextMemory) begin : gen_shut
+    logic opens;
+    assign opens = qpc_wr_valid_i && !qpc_wr_i.swap;
     hca_ram_1r1w #(
       .Width(1),
       .Depth(NumQps)
     ) u_shut (
       .clk_i,
-      .we_i   (qpc_wr_valid_i || shut_i.valid),
-      .waddr_i(qpc_wr_valid_i ? qpc_wr_i.qpn : shut_i.line),
-      .wdata_i(!qpc_wr_valid_i && (shut_i.shut || shut_i.drain)),
+      .we_i   (opens || shut_i.valid),
+      .waddr_i(opens ? qpc_wr_i.qpn : shut_i.line),
+      .wdata_i(!opens && (shut_i.shut || shut_i.drain)),
       .re_i   (accept),
       .raddr_i(in_line),
       .rdata_o(shut)

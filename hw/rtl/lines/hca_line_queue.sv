@@ -39,7 +39,7 @@ module hca_line_queue
 );
 
   localparam int unsigned W = $bits(line_want_t);
-  localparam logic [3:0] AgainPace = 4'd3, DrainPace = 4'd15;
+  localparam logic [3:0] AgainPace = 4'd7, DrainPace = 4'd7;
 
   logic       pkt_q, fw_q, in_valid, in_ready, fresh_valid, again_there, drain_there, takes_again, takes_drain;
   logic       again_valid, drain_valid;

@@ -1,7 +1,8 @@
-// Takes a line from one QP and gives it to another: the next place that is ready. Its context is loaded (3 cycles), and
-// goes to hca_rx_ctrl first, which may refuse because the holder has something to do after all, then to all others, the
-// doors last. What the holder was goes to context memory.
-// A place that came to nothing (bad: it is dropped; spoiled, or refused: it looks again) takes 3 cycles.
+// Takes a line from one QP and gives it to another: the next place that is ready. Its context is loaded (6 cycles), and
+// goes to hca_rx_ctrl first, which may refuse because the holder has something to do after all, then to all others, that
+// of the doorbells last; then the doors are opened. What the holder was goes to context memory.
+// The next place is loaded meanwhile. One that came to nothing (bad: it is dropped; spoiled, or refused: it looks
+// again) takes 2 cycles and the load of its row. With hold_i what was loaded is forgotten: firmware may change lines.
 module hca_line_swap
   import hca_pkg::*;
 #(
@@ -12,7 +13,8 @@ module hca_line_swap
   input  logic             clk_i,
   input  logic             rst_i,
   input  line_since_t      since_i,
-  input  logic             start_i,        // it may begin
+  input  logic             hold_i,         // nothing begins
+  input  logic             store_busy_i,   // what a holder was can not be taken yet
   // Places.
   input  logic             place_valid_i,
   input  line_slot_t       place_slot_i,
@@ -24,8 +26,9 @@ module hca_line_swap
   // Rows of lines.
   output logic             idle_o,
   output logic             row_re_o,
-  output logic [QpW-1:0]   row_line_o,
+  output logic [QpW-1:0]   row_re_line_o,
   input  line_row_t        row_i,          // a cycle later
+  output logic [QpW-1:0]   row_line_o,
   output logic             row_valid_o,    // written, with the doors' strobe, when ready
   input  logic             row_ready_i,
   output line_row_t        row_o,
@@ -49,56 +52,70 @@ module hca_line_swap
   output logic [23:0]      filled_qpn_o
 );
 
-  typedef enum logic [2:0] {SwIdle, SwRow, SwLoad, SwOffer, SwSpread, SwDone, SwDrop, SwRefused} state_e;
+  typedef enum logic [1:0] {LdIdle, LdRow, LdLoad, LdFull} load_e;
+  typedef enum logic [2:0] {SwIdle, SwOffer, SwSpread, SwDone, SwDrop, SwRefused} state_e;
 
+  load_e             load_q, load_d;
   state_e            state_q, state_d;
-  logic              mine, leaves, filled_q, later;
-  logic [1:0]        beat_q;
-  line_want_t        want_q;
-  line_row_t         row_q;
-  logic [3:0][DataW-1:0] words_q;
+  logic              mine, dead_q, takes, leaves, filled_q, later;
+  logic [1:0]        beat_q, offered_q;
+  line_want_t        ready_q, want_q;
+  line_row_t         ready_row_q, row_q;
+  logic [3:0][DataW-1:0] loaded_q, words_q;
   qpc_t              qpc;
   logic [Sinks-1:0]  pend_q;
   logic              unused_in;
 
   assign unused_in = ^old_i;
 
-  assign idle_o     = state_q == SwIdle;
-  assign row_re_o   = state_q == SwIdle && start_i && place_valid_i && !filled_valid_o;
-  assign row_line_o = (state_q == SwIdle) ? place_i.qpn[QpW-1:0] : want_q.qpn[QpW-1:0];
+  assign idle_o     = load_q == LdIdle && state_q == SwIdle;
+  assign row_re_o   = load_q == LdIdle && !hold_i && place_valid_i;
+  assign row_re_line_o = place_i.qpn[QpW-1:0];
+  assign row_line_o = want_q.qpn[QpW-1:0];
   assign mine       = row_i.busy && row_i.slot == place_slot_i;
+
+  // Nothing is taken that might have to wait for firmware, which may wait until nothing is under way.
+  assign takes = load_q == LdFull && state_q == SwIdle && !hold_i && !store_busy_i && !old_valid_o && !filled_valid_o;
 
   // What is over: the row is written, and who wanted it goes on, when there is room for that.
   assign leaves       = state_q inside {SwDone, SwDrop, SwRefused} && !fin_valid_o && row_ready_i;
-  assign place_take_o = leaves;
+  assign place_take_o = takes;
   assign later        = state_q == SwRefused || (state_q == SwDrop && !row_q.busy);
 
   always_comb begin
     state_d = state_q;
     unique case (state_q)
-      SwIdle:   if (row_re_o) state_d = SwRow;
-      SwRow:    state_d = (place_dead_i || !mine) ? SwDrop : SwLoad;
-      SwLoad:   if (beat_q == 2'd0) state_d = SwOffer;
+      SwIdle:   if (takes) state_d = dead_q ? SwDrop : SwOffer;
       SwOffer:  if (qpc_ready_i[RxCtrl]) state_d = quiet_i ? SwSpread : SwRefused;
       SwSpread: if ((pend_q & ~(qpc_ready_i & qpc_valid_o)) == '0) state_d = SwDone;
       default:  if (leaves) state_d = SwIdle;
+    endcase
+    load_d = load_q;
+    unique case (load_q)
+      LdIdle:  if (row_re_o) load_d = LdRow;
+      LdRow:   load_d = (place_dead_i || !mine) ? LdFull : LdLoad;
+      LdLoad:  if (beat_q == 2'd0) load_d = LdFull;
+      default: if (takes || hold_i) load_d = LdIdle;
     endcase
   end
 
   always_ff @(posedge clk_i) begin
     state_q <= rst_i ? SwIdle : state_d;
-    beat_q  <= (state_q == SwIdle) ? 2'd1 : beat_q + 2'd1;
-    if (state_q inside {SwRow, SwLoad}) words_q <= {place_data_i, words_q[3:1]};
-    if (state_q == SwIdle) want_q <= place_i;
-    if (state_q == SwRow) begin
-      row_q      <= row_i;
-      row_q.busy <= mine;
+    load_q  <= rst_i ? LdIdle : load_d;
+    if (load_q != LdFull) beat_q <= (load_q == LdIdle) ? 2'd1 : beat_q + 2'd1;
+    if (load_q inside {LdRow, LdLoad}) loaded_q <= {place_data_i, loaded_q[3:1]};
+    if (row_re_o) ready_q <= place_i;
+    if (load_q == LdRow) begin
+      dead_q           <= place_dead_i || !mine;
+      ready_row_q      <= row_i;
+      ready_row_q.busy <= mine;
     end
+    if (takes) {want_q, row_q, words_q} <= {ready_q, ready_row_q, loaded_q};
   end
-  assign place_beat_o = (state_q == SwIdle) ? 2'd0 : beat_q;
+  assign place_beat_o = (load_q == LdIdle) ? 2'd0 : beat_q;
 
   // ---- Rows ------------------------------------------------------------------------------------------------
-  // Behind a refusal the holder goes on without doorbells. A bad place leaves it its time.
+  // Behind a refusal the holder goes on without doorbells. Behind a bad place it goes on, and has its time again.
   always_comb begin
     row_valid_o = leaves && row_q.busy;
     row_o       = row_q;
@@ -106,6 +123,7 @@ module hca_line_swap
     shut_o      = '{valid: 1'b0, line: want_q.qpn[QpW-1:0], drain: 1'b0, shut: 1'b0};
     unique case (state_q)
       SwDone: begin
+        shut_o.valid = row_valid_o;
         row_o = '{who: '{may_rest: !filled_q, valid: 1'b1, qpn: want_q.qpn}, busy: 1'b0, slot: '0, drain: 1'b0,
                   since: since_i};
       end
@@ -128,7 +146,8 @@ module hca_line_swap
   end
 
   // ---- The context write -------------------------------------------------------------------------------------
-  assign soon_o = state_q == SwOffer;
+  // hca_rx_ctrl takes some cycles: those who stop for a write need not stop all that time.
+  assign soon_o = state_q == SwOffer && offered_q == '1;
 
   always_comb begin
     qpc            = qpc_t'(words_q);
@@ -142,6 +161,8 @@ module hca_line_swap
   end
 
   always_ff @(posedge clk_i) begin
+    if (state_q != SwOffer) offered_q <= '0;
+    else if (offered_q != '1) offered_q <= offered_q + 2'd1;
     if (state_q == SwOffer) begin
       pend_q           <= '1;
       pend_q[RxCtrl]   <= 1'b0;

@@ -1,13 +1,13 @@
 // Lines change hands. Doorbells and packets for a QP that has not its line come here, and what firmware wants. The
 // line's holder gets no more doorbells then, and no requests that it would have to answer later, so that it soon has
-// nothing to do. The context of who wants the line is read from context memory, the doors are shut, a fence passes, and
-// one context write (hca_line_swap) takes the line from the one and gives it to the other. What the one was goes back
-// to context memory. Only a QP that has nothing to do leaves so; of the others firmware is told.
+// nothing to do. Then its doors are shut, and the context of who wants the line is read from context memory. A fence
+// passes, and one context write (hca_line_swap) takes the line from the one and gives it to the other. What the one was
+// goes back to context memory. Only a QP that has nothing to do leaves so; of the others firmware is told.
 //
-// Here a line at a time: doors are shut, who has its line now hears of it, a further QP is looked at (2 cycles, 6 where
-// hca_rx_ctrl is asked). Beside it hca_line_swap hands over. With hold_i nothing begins, and held_o says that nothing
-// is under way: nothing here waits for the host, or for firmware, meanwhile. What firmware does to a line then (a
-// record, a holder) spoils what was prepared for it: that is tried again.
+// Here a line at a time: 2 cycles for a QP that must wait, 3 where its line's holder drains, 7 where it begins to and is
+// done already. Beside it hca_line_swap hands over. With hold_i nothing begins, and held_o says that nothing is under
+// way: nothing here waits for the host, or for firmware, meanwhile. What firmware does to a line then (a record, a
+// holder) spoils what was prepared for it: that is tried again.
 module hca_lines
   import hca_pkg::*;
 #(
@@ -44,11 +44,13 @@ module hca_lines
   output line_shut_t       shut_o,
   input  logic             door_free_i,
   output logic             soon_o,         // a context write is to come
-  // hca_rx_ctrl is asked whether a QP has nothing to do; `asks`: its peer is told what is expected.
+  // Whether a QP has nothing to do: look_hint_i is of the line of a cycle ago. hca_rx_ctrl is asked where that is not
+  // enough; `asks`: the peer is told what is expected.
   output logic             look_valid_o,
   input  logic             look_done_i,
   output logic             look_asks_o,
   output logic [QpW-1:0]   look_line_o,
+  input  line_hint_t       look_hint_i,
   input  logic             quiet_i,        // with look_done_i, and with the ready of hca_rx_ctrl's context write
   // Context writes.
   output logic [Sinks-1:0] qpc_valid_o,
@@ -80,17 +82,16 @@ module hca_lines
   typedef enum logic [3:0] {
     StScrub, StIdle,
     StFw,                                     // firmware has changed the line
-    StRow, StDrain, StDoor, StLook, StBegin,  // a QP that wants its line
+    StRow, StDrain, StDoor, StHint, StSee, StLook, StBegin,  // a QP that wants its line
     StOpen,                                   // its holder is firmware's
-    StAgain, StAsk, StLater,                  // it has it, or looks again
-    StShut                                    // doors
+    StAgain, StAsk, StLater                   // it has it, or looks again
   } state_e;
 
   state_e            state_q, state_d;
-  line_want_t        want, want_q, next, shut_want, swap_want;
-  logic              next_valid, takes, can_take, swap_valid, swap_dead, swap_take, shut_valid, shut_bad, shut_take;
-  logic              begin_valid, begin_ready, store_busy, requeue, fw_set_q, fw_sets, set_q, fw_spoils;
-  line_slot_t        begin_slot, shut_slot, swap_slot;
+  line_want_t        want, want_q, next, swap_want, out_q;
+  logic              next_valid, takes, can_take, swap_valid, swap_dead, swap_take, out_valid_q, out_free;
+  logic              begin_valid, begin_ready, begun_q, store_busy, requeue, fw_set_q, fw_sets, set_q, fw_spoils;
+  line_slot_t        begin_slot, swap_slot;
   logic [1:0]        swap_beat;
   beat_t             swap_data;
   logic [$clog2(Again):0]  again_count;
@@ -98,12 +99,13 @@ module hca_lines
   logic              drains, drains_q, requeue_q, later_drains, later_drains_q, drain_room;
   logic [QpW-1:0]    line, line_q, scrub_q;
   line_row_t         row_ram, row, row_q, row_new;
-  logic              row_we, row_re, row_first_q, same, due, overdue, tells, doors_busy;
+  logic              row_we, row_re, row_first_q, same, due, overdue, tells;
   line_since_t       since, stayed;
   line_shut_t        shut;
   // hca_line_swap's.
-  logic              over_idle, over_free, over_read, over_we, over_taken, fin_valid, fin_take;
-  logic [QpW-1:0]    over_line;
+  logic              over_idle, over_free, over_read, over_we, over_taken, fin_valid, fin_take, fin_hears, fin_tells,
+                     fin_waits, fin_last_q;
+  logic [QpW-1:0]    over_line, over_re_line;
   line_row_t         over_row;
   line_shut_t        over_shut;
   line_fin_t         fin;
@@ -143,8 +145,6 @@ module hca_lines
     .begin_valid_i(begin_valid), .begin_ready_o(begin_ready), .begin_i(want_q), .begin_slot_o(begin_slot),
     .req_valid_o(rd_req_valid_o), .req_ready_i(rd_req_ready_i), .req_o(rd_req_o),
     .rsp_valid_i(rd_rsp_valid_i), .rsp_ready_o(rd_rsp_ready_o), .rsp_i(rd_rsp_i),
-    .shut_valid_o(shut_valid), .shut_slot_o(shut_slot), .shut_o(shut_want), .shut_bad_o(shut_bad),
-    .shut_take_i(shut_take), .shut_dead_i(shut_bad || !(row.busy && row.slot == shut_slot)),
     .door_free_i, .fence_start_o, .fence_busy_i,
     .swap_valid_o(swap_valid), .swap_slot_o(swap_slot), .swap_o(swap_want), .swap_dead_o(swap_dead),
     .swap_beat_i(swap_beat), .swap_data_o(swap_data), .swap_take_i(swap_take)
@@ -154,7 +154,7 @@ module hca_lines
   // Who hands over reads and writes here, too, and only lines in which a place is busy: nobody else does that then.
   hca_ram_1r1w #(.Width($bits(line_row_t)), .Depth(NumQps)) u_rows (
     .clk_i, .we_i(row_we || over_we), .waddr_i(state_q == StScrub ? scrub_q : row_we ? line_q : over_line),
-    .wdata_i(row_we ? row_new : over_row), .re_i(row_re || over_read), .raddr_i(over_read ? over_line : line),
+    .wdata_i(row_we ? row_new : over_row), .re_i(row_re || over_read), .raddr_i(over_read ? over_re_line : line),
     .rdata_o(row_ram)
   );
 
@@ -173,25 +173,24 @@ module hca_lines
   assign over_free      = over_idle && !over_read;
   assign record_ready_o = state_q == StIdle && over_free && !store_busy && record_valid_i && !fw_sets;
   assign fw_spoils      = state_q == StIdle && over_free && (record_ready_o || fw_sets);
-  assign held_o         = cfg_i.hold && state_q == StIdle && over_idle && !fin_valid && !fw_spoils;
+  assign held_o         = cfg_i.hold && state_q == StIdle && over_idle && !fin_valid && !out_valid_q && !begun_q
+                          && !fw_spoils;
   assign holder_o       = row_ram.who;
 
   always_comb begin
     line     = cfg_i.sel;
     want     = want_q;
-    fin_take = 1'b0;
+    fin_take = fin_tells && out_free;
     if (state_q == StIdle && !over_read) begin
       if (fw_sets && over_free) line = cfg_i.set.qpn[QpW-1:0];
       else if (fw_spoils) line = record_i.index[QpW-1:0];
-      else if (fin_valid) {fin_take, want, line} = {1'b1, fin.want, fin.want.qpn[QpW-1:0]};
+      else if (fin_waits) {fin_take, want, line} = {1'b1, fin.want, fin.want.qpn[QpW-1:0]};
       else if (cfg_i.hold) line = cfg_i.sel;
-      else if (shut_valid) {want, line} = {shut_want, shut_want.qpn[QpW-1:0]};
       else {want, line} = {next, next.qpn[QpW-1:0]};
     end
   end
   assign row_re = state_q == StIdle;
-  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_valid && !cfg_i.hold && !shut_valid
-                  && can_take && !store_busy;
+  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_waits && !cfg_i.hold && can_take && !store_busy;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StIdle) begin
@@ -210,8 +209,25 @@ module hca_lines
     else set_q <= fw_sets && !fw_spoils;
   end
 
-  // A door has one port to write by: strobes wait for a context that it may take.
-  assign doors_busy = qpc_valid_o[RxCtrl] || qpc_valid_o[Door];
+  // ---- Who has its line --------------------------------------------------------------------------------
+  // Behind a hand-over it hears of it beside all else.
+  assign fin_hears = fin_valid && !fin.later && !is_dropped(fin.want);
+  assign fin_waits = fin_valid && !fin_hears;
+  assign fin_tells = fin_hears && !(state_q == StAgain && fin_last_q);   // in turn
+  assign out_free  = !out_valid_q || (is_parked(out_q) ? back_ready_i : again_ready_i);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) out_valid_q <= 1'b0;
+    else out_valid_q <= fin_tells || state_q == StAgain || !out_free;
+    if (out_free) begin
+      out_q      <= fin_tells ? fin.want : want_q;
+      fin_last_q <= fin_tells;
+    end
+  end
+  assign again_valid_o = out_valid_q && !is_parked(out_q);
+  assign back_valid_o  = out_valid_q && is_parked(out_q);
+  assign back_slot_o   = out_q.pi[ParkW-1:0];
+  assign again_o       = out_q;
 
   // ---- What happens ----------------------------------------------------------------------------------------
   always_comb begin
@@ -219,7 +235,6 @@ module hca_lines
     row_we    = 1'b0;
     row_new   = row;
     shut      = '{valid: 1'b0, line: line_q, drain: 1'b0, shut: 1'b0};
-    shut_take = 1'b0;
     requeue   = 1'b0;
     later_drains = row.drain && !row.busy;
     tells     = 1'b0;
@@ -231,9 +246,7 @@ module hca_lines
       StIdle: begin
         if (over_read) state_d = StIdle;
         else if (fw_spoils) state_d = StFw;
-        else if (fin_take) state_d = fin.later ? StLater : is_dropped(fin.want) ? StAsk : StAgain;
-        else if (cfg_i.hold) state_d = StIdle;
-        else if (shut_valid) state_d = StShut;
+        else if (fin_waits) state_d = fin.later ? StLater : StAsk;
         else if (takes) state_d = StRow;
       end
       StFw: begin
@@ -253,19 +266,22 @@ module hca_lines
         else if (!row.who.valid) state_d = StBegin;
         else if (!row.who.may_rest && is_parked(want_q)) state_d = StAgain;   // it misses once more, and is dropped
         else if (!row.who.may_rest) tells = 1'b1;
-        else if (row.drain) state_d = StLook;
+        else if (row.drain) state_d = StSee;
         else if (due && drain_room) state_d = StDrain;
         else requeue = 1'b1;
       end
       StDrain: begin
         {row_new.drain, row_new.since} = {1'b1, since};
-        if (!doors_busy) begin
-          {row_we, shut.valid, shut.drain} = '1;
-          state_d = StDoor;
-        end
+        {row_we, shut.valid, shut.drain} = '1;
+        state_d = StDoor;
       end
       // What the holder has been rung for is known to hca_rx_ctrl then.
-      StDoor: if (door_free_i) state_d = StLook;
+      StDoor: if (door_free_i) state_d = StHint;
+      StHint: state_d = StSee;
+      StSee: begin
+        state_d = look_hint_i.rests ? StBegin : (look_hint_i.ask || overdue) ? StLook : StIdle;
+        requeue = !look_hint_i.rests && !look_hint_i.ask && !overdue;
+      end
       StLook: begin
         if (look_done_i) begin
           state_d = quiet_i ? StBegin : overdue ? StOpen : StIdle;
@@ -275,11 +291,10 @@ module hca_lines
       // Firmware takes the line from it; until then it goes on.
       StOpen: begin
         {row_new.drain, row_new.since} = {1'b0, since};
-        if (!doors_busy) begin
-          {row_we, shut.valid, tells} = '1;
-          state_d = is_parked(want_q) ? StAgain : StIdle;
-        end
+        {row_we, shut.valid, tells} = '1;
+        state_d = is_parked(want_q) ? StAgain : StIdle;
       end
+      // The doors are shut a cycle later.
       StBegin: begin
         row_we = begin_valid && begin_ready;
         {row_new.busy, row_new.slot} = {1'b1, begin_slot};
@@ -288,23 +303,22 @@ module hca_lines
         requeue = !row_we;
       end
       StAsk:   if (look_done_i) state_d = StIdle;
-      StAgain: if (is_parked(want_q) ? back_ready_i : again_ready_i) state_d = StIdle;
+      StAgain: if (out_free && !fin_tells) state_d = StIdle;
       StLater: {requeue, state_d} = {1'b1, StIdle};
-      StShut: if (!doors_busy) begin
-        shut_take  = 1'b1;
-        shut       = '{valid: row.busy && row.slot == shut_slot && !shut_bad, line: line_q, drain: 1'b1, shut: 1'b1};
-        state_d    = StIdle;
-      end
       default: state_d = StIdle;
     endcase
+    // Only in StIdle, which says nothing of doors, and in which line_q stands still.
+    if (begun_q) {shut.valid, shut.drain, shut.shut} = '1;
   end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       state_q <= StScrub;
       scrub_q <= '0;
+      begun_q <= 1'b0;
     end else begin
       state_q <= state_d;
+      begun_q <= state_q == StBegin && row_we;
       if (state_q == StScrub) scrub_q <= scrub_q + 1'b1;
     end
   end
@@ -313,21 +327,17 @@ module hca_lines
   assign look_valid_o  = state_q inside {StLook, StAsk};
   assign look_asks_o   = state_q == StAsk;
   assign look_line_o   = line_q;
-  assign again_valid_o = state_q == StAgain && !is_parked(want_q);
-  assign back_valid_o  = state_q == StAgain && is_parked(want_q);
-  assign back_slot_o   = want_q.pi[ParkW-1:0];
-  assign again_o       = want_q;
 
   // ---- The hand-over ---------------------------------------------------------------------------------------
   // In no state in which this here may write, or say something of doors.
-  assign over_taken = !(state_q inside {StScrub, StFw, StDrain, StOpen, StBegin, StShut});
+  assign over_taken = !(state_q inside {StScrub, StFw, StDrain, StOpen, StBegin}) && !begun_q;
   assign shut_o     = shut.valid ? shut : over_shut;
 
   hca_line_swap #(.Sinks(Sinks), .RxCtrl(RxCtrl), .Door(Door)) u_swap (
-    .clk_i, .rst_i, .since_i(since), .start_i(!cfg_i.hold && !store_busy && state_q != StScrub),
+    .clk_i, .rst_i, .since_i(since), .hold_i(cfg_i.hold || state_q == StScrub), .store_busy_i(store_busy),
     .place_valid_i(swap_valid), .place_slot_i(swap_slot), .place_i(swap_want), .place_dead_i(swap_dead),
     .place_beat_o(swap_beat), .place_data_i(swap_data), .place_take_o(swap_take),
-    .idle_o(over_idle), .row_re_o(over_read), .row_line_o(over_line), .row_i(row_ram),
+    .idle_o(over_idle), .row_re_o(over_read), .row_re_line_o(over_re_line), .row_i(row_ram), .row_line_o(over_line),
     .row_valid_o(over_we), .row_ready_i(over_taken), .row_o(over_row), .shut_o(over_shut),
     .fin_valid_o(fin_valid), .fin_ready_i(fin_take), .fin_o(fin),
     .soon_o, .qpc_valid_o, .qpc_ready_i, .qpc_o, .quiet_i, .old_i, .old_valid_o(old_valid), .old_qpn_o(old_qpn),
@@ -360,11 +370,5 @@ module hca_lines
     ev_o = ev_q;
     if (ev_is_filled || !ev_valid_q) ev_o = '{kind: HwEventLineFilled, id: 32'(filled_qpn), default: '0};
   end
-
-  `ifndef SYNTHESIS
-  always_ff @(posedge clk_i) begin
-    if (!rst_i) assert (!shut_o.valid || !doors_busy) else $error("hca_lines: a strobe of the doors is lost");
-  end
-  `endif
 
 endmodule

@@ -54,7 +54,7 @@
   } line_fin_t;
 
   // Doors of a line: shut, whoever has it misses, too; drain, its doorbells do, so that it soon has nothing to do. A
-  // context write opens them. A strobe.
+  // strobe. A context write of firmware's opens them, a hand-over's does not.
   typedef struct packed {
     logic           valid;
     logic [QpW-1:0] line;
@@ -68,6 +68,12 @@
     logic        valid;
     logic [23:0] qpn;
   } line_holder_t;
+
+  // Has a line's holder nothing to do, as far as is known? If not: hca_rx_ctrl may know better when it is asked.
+  typedef struct packed {
+    logic rests;
+    logic ask;
+  } line_hint_t;
 
   // A line, for hca_lines.
   // QPs on their way into their lines; few in a proof.

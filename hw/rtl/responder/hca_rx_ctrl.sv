@@ -22,10 +22,10 @@ module hca_rx_ctrl
   input  qpc_wr_t                    qpc_wr_i,
   output qpc_record_t                record_o,     // what the QP was before the context write that is taken
   output logic                       quiet_o,      // and that it had nothing to do: else a swap is refused
-  input  logic                       look_valid_i, // hca_lines asks whether it has; look_asks_i: its peer is told
+  input  logic                       look_valid_i, look_asks_i,  // hca_lines asks whether it has; its peer is told
   output logic                       look_done_o,
-  input  logic                       look_asks_i,
   input  logic [QpW-1:0]             look_line_i,
+  output line_hint_t                 look_hint_o,  // of look_line_i a cycle ago: whether it has to ask
   input  line_shut_t                 shut_i,
   input  logic                       lines_on_i,   // who misses goes to hca_lines:
   output logic                       miss_valid_o, park_o, // strobes: of rxd_i; it waits for its QP
@@ -260,7 +260,7 @@ module hca_rx_ctrl
     .news_valid_o(news_valid), .news_ready_i(news_ready), .news_qpn_o(news_qpn),
     .rsp_popped_i, .rsp_popped_qpn_i, .omt_valid_i, .omt_ready_o, .omt_i,
     .left_i, .lane_ask_o, .lane_age_i, .now_i,
-    .tmr_valid_o     (tmr_valid), .tmr_ready_i(tmr_ready),
+    .line_i(look_line_i), .hint_o(look_hint_o), .tmr_valid_o(tmr_valid), .tmr_ready_i(tmr_ready),
     .tmr_o           (tmr_msg),
     .active_o, .wake_at_o
   );
@@ -273,7 +273,7 @@ module hca_rx_ctrl
     .clk_i,
     .pkey_tbl_i,
     .rd_en_i     (pick), .rd_qpn_i(qpn_d),
-    .we_i        (qpc_apply), .wr_qpn_i(qpn_q), .qpc_i(qpc_wr_i.qpc), .shut_i,
+    .we_i        (qpc_apply), .wr_qpn_i(qpn_q), .qpc_i(qpc_wr_i.qpc), .swap_i(qpc_wr_i.swap), .shut_i,
     .rxd_i, .ctx_i(ctx),
     .dead_i      (st.dead),
     .verdict_o   (verdict), .pkey_index_o(pkey_index)

@@ -12,7 +12,8 @@ module hca_rx_filter
   input  logic           we_i,
   input  logic [QpW-1:0] wr_qpn_i,
   input  qpc_t           qpc_i,
-  input  line_shut_t     shut_i,       // never with we_i
+  input  logic           swap_i,       // with we_i: doors stay as they are
+  input  line_shut_t     shut_i,       // never with another we_i
   input  rxd_t           rxd_i,        // with rd_en_i, and behind it
   // In the cycle after rd_en_i, and as long as they are held:
   input  rx_ctx_t        ctx_i,
@@ -49,7 +50,8 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
-  logic shut, drain, stops, begins_q;
+  logic shut, drain, stops, begins_q, opens;
+  assign opens = we_i && !swap_i;
   if (HasContextMemory) begin : gen_shut
     // A block RAM: whose row it is that is read is known late, and LUTs with a row of their own each come behind that.
     hca_ram_words #(
@@ -58,16 +60,16 @@ module hca_rx_filter
       .Depth(NumQps)
     ) u_shut (
       .clk_i,
-      .we_i   (we_i || shut_i.valid),
-      .waddr_i(we_i ? wr_qpn_i : shut_i.line),
-      .wdata_i({!we_i && shut_i.drain, !we_i && shut_i.shut}),
+      .we_i   (opens || shut_i.valid),
+      .waddr_i(opens ? wr_qpn_i : shut_i.line),
+      .wdata_i({!opens && shut_i.drain, !opens && shut_i.shut}),
       .re_i   (rd_en_i),
       .raddr_i(rd_qpn_i),
       .rdata_o({drain, shut})
     );
   end else begin : gen_no_shut
     logic unused_shut;
-    assign unused_shut = ^shut_i;
+    assign unused_shut = ^{shut_i, opens};
     assign {drain, shut} = '0;
   end
 

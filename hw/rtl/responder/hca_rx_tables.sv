@@ -60,6 +60,8 @@ module hca_rx_tables
   output lane_ask_t      lane_ask_o,
   input  ring_age_t      lane_age_i,        // next cycle
   input  logic [63:0]    now_i,
+  input  logic [QpW-1:0] line_i,
+  output line_hint_t     hint_o,            // of the line of a cycle ago
   output logic           tmr_valid_o,
   input  logic           tmr_ready_i,
   output pipe_msg_t      tmr_o,
@@ -145,6 +147,18 @@ module hca_rx_tables
     .raddr_i(rd_qpn_i),
     .rdata_o(rq_pi_o)
   );
+
+  if (HasContextMemory) begin : gen_rests
+    hca_rx_rests u_rests (
+      .clk_i, .rst_i, .pick_i(rd_en_i), .we_i(st_we_i), .qpn_i(wr_qpn_i), .ctx_i(ctx_we_i ? ctx_i : ctx_o), .st_i,
+      .sq_pi_i(sq_pi_clr_i ? sq_pi_i : sq_pi_o), .popped_i(pop_clr_i ? '0 : rd_popped_o),
+      .db_i(sq_db_valid_i && sq_db_ready_o), .db_qpn_i(sq_db_i.qpn), .line_i, .hint_o
+    );
+  end else begin : gen_no_rests
+    logic unused_line;
+    assign unused_line = ^line_i;
+    assign hint_o      = '0;
+  end
 
   // ---- Finished READ jobs, modulo 64 -----------------------------------------------------------------
   logic           pop_q, fwd_q, pop_we;

@@ -37,6 +37,7 @@ module hca_contexts
   input  logic              look_done_i,
   output logic              look_asks_o,
   output logic [QpW-1:0]    look_line_o,
+  input  line_hint_t        look_hint_i,
   output line_shut_t        shut_o,
   input  logic              db_miss_valid_i,
   output logic              db_miss_ready_o,
@@ -86,7 +87,7 @@ module hca_contexts
       .db_ready_o(db_miss_ready_o), .db_i(db_miss_i), .pkt_valid_i(pkt_miss_i), .pkt_qpn_i(pkt_miss_qpn_i),
       .park_valid_i, .park_ready_o, .park_i, .back_valid_o, .back_ready_i, .back_slot_o,
       .again_valid_o, .again_ready_i, .again_o, .shut_o, .door_free_i, .soon_o(qpc_soon_o), .look_valid_o, .look_done_i,
-      .look_asks_o, .look_line_o, .quiet_i, .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i(record_i),
+      .look_asks_o, .look_line_o, .look_hint_i, .quiet_i, .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i(record_i),
       .fence_start_o(fence_start), .fence_busy_i(fence_busy), .rd_req_valid_o(req_valid), .rd_req_ready_i(req_ready),
       .rd_req_o(req), .rd_rsp_valid_i(rsp_valid), .rd_rsp_ready_o(rsp_ready), .rd_rsp_i(rsp), .wr_valid_o, .wr_ready_i,
       .wr_o, .ev_valid_o, .ev_ready_i, .ev_o
@@ -110,7 +111,7 @@ module hca_contexts
   end else begin : gen_no_lines
     logic unused_in;
     assign unused_in = ^{clk_i, rst_i, now_i, cfg_i, record_wr_valid_i, record_wr_i, ev_ready_i, record_i, quiet_i,
-                         look_done_i, db_miss_valid_i, db_miss_i, pkt_miss_i, pkt_miss_qpn_i,
+                         look_done_i, look_hint_i, db_miss_valid_i, db_miss_i, pkt_miss_i, pkt_miss_qpn_i,
                          park_valid_i, park_i, back_ready_i, again_ready_i,
                          door_free_i, enter_i, leave_i, rsp_i, wr_ready_i};
     assign {held_o, room_o}         = {cfg_i.hold, 1'b1};

@@ -25,6 +25,7 @@ module hca_receive
   output logic                      look_done_o,
   input  logic                      look_asks_i,
   input  logic [QpW-1:0]            look_line_i,
+  output line_hint_t                look_hint_o,
   input  line_shut_t                shut_i,
   input  logic                      lines_on_i,
   output logic                      miss_valid_o,    // strobes: of rxd_i
@@ -215,7 +216,7 @@ module hca_receive
     .clk_i(pclk_i[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i,
     .qpc_wr_valid_i(qpc_wr_valid_i[QpcRxCtrl] && (!qpc_wr_hold_i || qpc_wr_i.sweep)),
     .qpc_wr_ready_o(qpc_wr_ready_o[QpcRxCtrl]), .qpc_wr_i, .record_o, .quiet_o, .look_valid_i, .look_done_o,
-    .look_asks_i, .look_line_i, .shut_i, .lines_on_i,
+    .look_asks_i, .look_line_i, .look_hint_o, .shut_i, .lines_on_i,
     .miss_valid_o, .park_o, .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
     .omt_valid_i, .omt_ready_o, .omt_i, .left_i, .lane_ask_o, .lane_age_i, .msg_room_o, .msg_gather_valid_i(told_valid),
     .msg_gather_ready_o(told_ready), .msg_gather_i(told), .msg_requester_valid_i, .msg_requester_ready_o,

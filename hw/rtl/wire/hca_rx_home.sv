@@ -12,9 +12,10 @@ module hca_rx_home
   // Context writes: who has a line.
   input  logic           wr_valid_i,
   input  logic [QpW-1:0] wr_line_i,
+  input  logic           wr_swap_i,    // doors stay as they are
   input  logic           wr_shared_i,
   input  qp_gen_t        wr_gen_i,
-  input  line_shut_t     shut_i,       // beside a context write it is lost
+  input  line_shut_t     shut_i,       // beside a context write of firmware's it is lost
   input  logic           valid_i,
   input  rx_beat_t       beat_i,
   output logic           away_o
@@ -28,7 +29,7 @@ module hca_rx_home
   localparam int unsigned Ipv4Bth = 28, LocalBth = 8, LongBth = 48;   // bytes before the BTH: of IPv6 and a GRH alike
 
   logic [63:0] bth, bth_q;      // its first bytes
-  logic        asks_q, looks_q, is_away_q, held_q, leaves, unused_in;
+  logic        asks_q, looks_q, is_away_q, held_q, leaves, opens, unused_in;
   logic [4:0]  first_q;         // bit 0: a packet's first beat came a cycle ago
   logic [1:0]  away_q;
   logic [23:0] qpn;
@@ -76,14 +77,16 @@ module hca_rx_home
     .rdata_o(row)
   );
 
+  assign opens = wr_valid_i && !wr_swap_i;
+
   hca_ram_1r1w #(
     .Width(1),
     .Depth(NumQps)
   ) u_leaves (
     .clk_i,
-    .we_i   (wr_valid_i || shut_i.valid),
-    .waddr_i(wr_valid_i ? wr_line_i : shut_i.line),
-    .wdata_i(!wr_valid_i && (shut_i.drain || shut_i.shut)),
+    .we_i   (opens || shut_i.valid),
+    .waddr_i(opens ? wr_line_i : shut_i.line),
+    .wdata_i(!opens && (shut_i.drain || shut_i.shut)),
     .re_i   (first_q[0]),
     .raddr_i(qpn[QpW-1:0]),
     .rdata_o(leaves)

@@ -4,7 +4,7 @@ which line. What must hold in every cycle is checked here, and that every want e
 
 from collections import Counter, deque
 
-from lines_defs import (ASK, BASE, CFG, DOOR, INDEX_BITS, LINE_BITS, OLD, QPC, QPC_WR, RECORD, RTS, RX_CTRL, SHUT,
+from lines_defs import (ASK, BASE, CFG, DOOR, HINT, INDEX_BITS, LINE_BITS, OLD, QPC, QPC_WR, RECORD, RTS, RX_CTRL, SHUT,
                         SINKS, STAY, WANT)
 from lines_memory import MemoryPorts
 from lines_parks import Parks
@@ -24,12 +24,12 @@ class Line:
         self.may_rest, self.since = True, 0
         self.shut, self.drain = False, False    # how far its doors are shut
         self.cleared = False                    # no doorbell from before is in the door
+        self.handed = False                     # its doors open soon
         self.fenced = None                      # the fence that covers it, or True: it is over
         self.old = 0                            # what hca_rx_ctrl knows of who has it
         self.quiet = None                       # the answer to the last look at it since it drains
         self.drains_for = 0                     # cycles; not those in which hardware may not go on
         self.waited = None                      # for so long it drained, until its doors were opened
-        self.opened = None                      # in which cycle
 
 
 class Lines(MemoryPorts, Parks, Wants):
@@ -61,8 +61,10 @@ class Lines(MemoryPorts, Parks, Wants):
         self.swap, self.swaps, self.refusals, self.read_count, self.looks = None, 0, 0, 0, 0
         self.drains, self.longest = 0, 0
         self.look, self.seen_look, self.seen_offer = None, False, False
+        self.hints = deque([(None, False)] * 3, 3)   # a cycle each: which line rests, and that nobody rings it
+        self.hint_of = None
         self.pkt = self.last = None   # the packet that may not be in the queue yet; the newest one
-        self.ev = None
+        self.ev = self.again = None
         self.door, self.leaves, self.knock = None, False, None
         self.items, self.fence, self.fences = [], None, 0
         self.spoiled = {}             # line: in which cycle firmware changed it
@@ -149,10 +151,14 @@ class Lines(MemoryPorts, Parks, Wants):
         if (self.door is None or self.leaves) and self.lines and rng.random() < self.knock_rate:
             self.knock = rng.choice(list(self.lines))
         bench.set("again_ready_i", self.knock is None and (self.door is None or self.leaves) and self.draw("again"))
-        # hca_rx_ctrl answers what it has seen asked.
+        # What is known of the line of a cycle ago, and what hca_rx_ctrl answers when it has seen itself asked.
+        rests = self.quiet_now(self.hint_of, self.quiet * 0.8)
+        bench.set("look_hint_i", HINT.pack(rests=rests, ask=rests or rng.random() < 0.5))
+        self.hints.append((self.hint_of, rests and self.hint_cleared))
         ready = self.seen_offer and self.draw("look")
         done = self.seen_look and not ready and self.draw("look")
-        self.is_quiet = self.quiet_now(done, ready)
+        self.is_quiet = self.quiet_now(self.look[0] if done else self.swap_line if ready else None,
+                                       self.quiet if done or self.offers_quiet is None else self.offers_quiet)
         bench.set("look_done_i", done)
         bench.set("quiet_i", self.is_quiet if done or ready else rng.getrandbits(1))
         sinks = 0
@@ -174,14 +180,12 @@ class Lines(MemoryPorts, Parks, Wants):
         if self.records:
             bench.set("record_i", RECORD.pack(**self.records[0]))
 
-    def quiet_now(self, looked, offered):
+    def quiet_now(self, number, rate):
         """What hca_rx_ctrl says: who has been rung for has something to do; so has one now and then, for once."""
-        if not looked and not offered:
+        if number is None:
             return False
-        number = self.look[0] if looked else self.swap_line
         if self.line(number).qpn is None:
             return True
-        rate = self.quiet if looked or self.offers_quiet is None else self.offers_quiet
         return self.rng.random() < rate and not any(item[0] == number for item in self.items)
 
     # ---- Outputs -------------------------------------------------------------------------------------
@@ -193,6 +197,8 @@ class Lines(MemoryPorts, Parks, Wants):
         self.sample_again()
         self.sample_door()
         self.sample_look()
+        self.hint_of = self.bench.get("look_line_o")
+        self.hint_cleared = self.line(self.hint_of).cleared
         self.sample_memory()
         self.sample_swap()
         self.sample_events()
@@ -220,7 +226,9 @@ class Lines(MemoryPorts, Parks, Wants):
             self.door = (self.knock, line.qpn if hits else None)
         elif self.bench.get("again_valid_o") and self.bench.get("again_ready_i"):
             qpn = WANT.unpack(self.bench.get("again_o"))["qpn"]
-            self.door = (qpn % (1 << LINE_BITS), qpn)
+            line = self.line(qpn)
+            hits = line.qpn == qpn and line.taken_by is None and not line.shut and not line.drain
+            self.door = (qpn % (1 << LINE_BITS), qpn if hits else None)
         # What a doorbell has begun is over some time later.
         if self.items and self.rng.random() < self.rates["item"] * len(self.items) / 4:
             self.items.pop(self.rng.randrange(len(self.items)))
@@ -244,18 +252,20 @@ class Lines(MemoryPorts, Parks, Wants):
         word = self.bench.get("shut_o")
         if word & SHUT.pack(valid=1):
             change = SHUT.unpack(word)
-            assert not self.bench.get("qpc_valid_o") >> DOOR & 1, "the door takes a context, and forgets the strobe"
-            takes = self.bench.get("qpc_valid_o") & self.ready & 1 << RX_CTRL and self.is_quiet
-            assert not takes, "hca_rx_ctrl takes a context, and forgets the strobe"
-            self.doors(self.line(change["line"]), change["drain"], change["shut"])
+            self.doors(change["line"], change["drain"], change["shut"])
 
-    def doors(self, line, drain, shut):
+    def doors(self, number, drain, shut):
         """A strobe: a line begins to drain, its doors are shut, its holder refuses (drain again), or they open."""
+        line = self.line(number)
         assert line.taken_by is None, "doors change during a hand-over"
         self.begun = self.begun or bool(shut)
-        if shut:
+        if line.handed:
+            assert not drain and not shut, "behind a hand-over the doors open"
+            line.handed = False
+        elif shut:
             assert drain and not line.shut
-            assert line.qpn is None or (line.drain and line.quiet), "shut without a look that said quiet"
+            rests = self.hints[0] == (number, True)
+            assert line.qpn is None or (line.drain and (line.quiet or rests)), "shut, and it was not said that it rests"
         elif drain and not line.shut:
             assert not line.drain and line.qpn is not None and line.may_rest, "nobody drains, or one that stays"
             assert self.stayed(line) >= STAY, "it has just come"
@@ -265,7 +275,6 @@ class Lines(MemoryPorts, Parks, Wants):
             assert line.drain and self.refusals, "nobody has refused"
         else:
             line.waited, line.since = self.stayed(line), self.now()
-            line.opened = self.bench.cycle
         if not line.shut or not drain:
             line.cleared = False
         line.drain, line.shut, line.fenced = bool(drain) and line.qpn is not None, bool(shut), None
@@ -374,6 +383,7 @@ class Lines(MemoryPorts, Parks, Wants):
         qpc = QPC.unpack(QPC_WR.unpack(self.bench.get("qpc_o"))["qpc"])
         filled = qpc["state"] in (4, 5, 6)
         self.takes_line(line, line.taken_by, not filled, 1)
+        line.shut = line.handed = True
         if filled:
             self.expect_filled.append(line.qpn)
 
@@ -382,6 +392,7 @@ class Lines(MemoryPorts, Parks, Wants):
         assert sum(other.qpn == qpn for other in self.lines.values() if other is not line) == 0
         line.qpn, line.taken_by, line.may_rest = qpn, None, may_rest
         line.shut, line.drain, line.fenced, line.since, line.quiet = False, False, None, self.now(after), None
+        line.handed = False
         line.old = self.rng.getrandbits(OLD.width)
         for fill in self.fills:
             if fill[2] == qpn:

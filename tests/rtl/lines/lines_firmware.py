@@ -3,7 +3,7 @@
 from lines_defs import ASK, FILL, HOLDER, LINE_BITS, QPC, RTS, WANT
 
 # Nothing on the way to a hold waits for the host: the door, the takers of contexts, and hca_rx_ctrl alone.
-HELD_LIMIT = 300
+HELD_LIMIT = 400
 
 
 class Firmware:

@@ -14,7 +14,8 @@ class Parks:
         self.parked = {}              # slot: QPN; offered or taken, not back
         self.park = None              # the slot that is offered
         self.back = None              # the slot that comes back, since a cycle before
-        self.parks_told = []          # QPNs of those of whom firmware is told as they come back
+        self.parks_told = []          # QPNs of those of whom firmware is told as they come back,
+        self.parks_due = []           # and of those of whom it was told before, or of their dropped packets
         self.reasons = Counter()      # why slots came back
 
     def drive_parks(self):
@@ -51,10 +52,12 @@ class Parks:
         line = self.line(qpn)
         assert line.taken_by is None
         if line.qpn == qpn:
-            assert not line.shut and not line.drain, "it would miss again"
+            assert self.rates["back"] < 0.1 or (not line.shut and not line.drain), "it would miss again"
             return "there"
-        if line.may_rest and line.opened == self.bench.cycle - 1:
-            assert line.waited >= STAY_BUSY, "it comes back too early"
+        if qpn in self.parks_due:
+            self.parks_due.remove(qpn)
+            return "overdue"
+        if line.may_rest and line.waited is not None and line.waited >= STAY_BUSY:
             self.parks_told.append(qpn)
             return "overdue"
         if not self.good(ASK, 0, qpn):

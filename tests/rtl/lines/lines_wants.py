@@ -37,16 +37,21 @@ class Wants:
     def sample_again(self):
         """Doorbells come again to their door when their QP has its line."""
         if not self.bench.get("again_valid_o"):
+            assert self.again is None, "a doorbell was withdrawn"
             return
         self.begun = True
         word = WANT.unpack(self.bench.get("again_o"))
         want = (word["kind"], word["func"], word["qpn"], word["pi"])
         line = self.line(want[2])
         assert want in self.doorbells, f"{want} has ended before, or never was"
-        assert line.qpn == want[2] and line.taken_by is None, f"{want} would miss again"
-        assert not line.shut and not line.drain, f"{want}: doorbells of who drains wait"
-        if self.bench.get("again_ready_i"):
+        assert self.again in (None, want), "a doorbell changed"
+        misses = line.qpn != want[2] or line.taken_by is not None or line.shut or line.drain
+        assert self.again or not misses or self.rates["back"] < 0.1, f"{want} misses again, though nobody was in the way"
+        self.again = None if self.bench.get("again_ready_i") else want
+        if self.again is None:
             self.doorbells.remove(want)
+            if misses:   # it had to wait for so long
+                self.wants.append(want)
 
     def sample_events(self):
         """Firmware is told of those that hardware cannot help, and of those that need it."""
@@ -76,6 +81,8 @@ class Wants:
             line.waited = None
         if kind == ASK and want[2] in self.parks_told:
             self.parks_told.remove(want[2])
+        elif kind == ASK and want[2] in self.parked.values():
+            self.parks_due.append(want[2])
         elif kind == ASK:
             assert self.asks[want[2]] > 0
             self.asks[want[2]] -= 1
@@ -91,7 +98,7 @@ class Wants:
         left = []
         rest = [*self.doorbells, *(fill for fill, over in self.fills.items() if not over)]
         for qpn, count in self.asks.items():
-            rest += [(ASK, 0, qpn, 0)] * max(0, count - self.lost[qpn])
+            rest += [(ASK, 0, qpn, 0)] * max(0, count - self.lost[qpn] - self.parks_due.count(qpn))
         for want in rest:
             if not self.good(*want[:3]):
                 continue
