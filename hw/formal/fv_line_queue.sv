@@ -155,9 +155,9 @@ module fv_line_queue
       a_else:  assert (!pushes || fw_q || pkt_q || (db_valid_i && db_ready) || (park_valid_i && park_ready));
       a_burst: assert (!(pkt_valid_i && u_dut.is_last)
                        || (pkt_want_q == pkt && (pkt_q || (last_waits && !(takes_fresh && last_q == fresh_out)))));
-      a_pace:  assert ((!takes_again || since_again_q >= 5'd4) && (!takes_drain || since_drain_q >= 5'd16));
-      a_turn:  assert (!(again_held != '0 && since_again_q >= 5'd4) || (out_valid && !takes_fresh));
-      a_turn_drain: assert (!(drain_held != '0 && since_drain_q >= 5'd16) || (out_valid && out_drains));
+      a_pace:  assert ((!takes_again || since_again_q >= 5'd8) && (!takes_drain || since_drain_q >= 5'd8));
+      a_turn:  assert (!(again_held != '0 && since_again_q >= 5'd8) || (out_valid && !takes_fresh));
+      a_turn_drain: assert (!(drain_held != '0 && since_drain_q >= 5'd8) || (out_valid && out_drains));
       h_sum:   assert (32'(again_count) + 32'(drain_count) + 32'(outside_q) <= Again - 2
                        && outside_q <= OutW'(Slots + 2));
       h_leaving: assert (leaving_q <= outside_q && 32'(drain_count) + 32'(leaving_q) <= Drains - 2);
@@ -177,9 +177,9 @@ module fv_line_queue
       h_last:  assert (!u_dut.last_q || pkt_q
                        || (last_waits && u_dut.u_fresh.gen_regs.mem[2'(last_q)] == pkt_want_q
                            && u_dut.ahead_q == 3'(last_q - fresh_out)));
-      h_pace:  assert (32'(u_dut.again_pace_q) == (since_again_q >= 5'd4 ? 32'd0 : 32'd4 - 32'(since_again_q))
+      h_pace:  assert (32'(u_dut.again_pace_q) == (since_again_q >= 5'd8 ? 32'd0 : 32'd8 - 32'(since_again_q))
                        && since_again_q != '0);
-      h_pace_drain: assert (32'(u_dut.drain_pace_q) == (since_drain_q >= 5'd16 ? 32'd0 : 32'd16 - 32'(since_drain_q))
+      h_pace_drain: assert (32'(u_dut.drain_pace_q) == (since_drain_q >= 5'd8 ? 32'd0 : 32'd8 - 32'(since_drain_q))
                             && since_drain_q != '0);
       c_closed: cover (!fresh_en && fresh_held != '0 && !u_dut.again_valid && !out_drains);
       c_again: cover (takes_again && again_inside && again_age == '0 && again_count == AgainW'(2));

@@ -2,8 +2,7 @@
 // firmware wants. A dropped packet that finds no room is not known of, nor is one of the QP of the packet before, which
 // waits still.
 // Doorbells wait for nothing here: without room hca_doorbell takes another way. Who cannot have its line yet comes
-// again from queues of its own: one of those every 4 cycles, and of those for whom a line's holder is to leave, where
-// hca_rx_ctrl is asked, every 16.
+// again from queues of its own: one of those every 8 cycles, and one of those for whom a line's holder is to leave.
 module hca_line_queue
   import hca_pkg::*;
 #(
@@ -39,7 +38,7 @@ module hca_line_queue
 );
 
   localparam int unsigned W = $bits(line_want_t);
-  localparam logic [3:0] AgainPace = 4'd7, DrainPace = 4'd7;
+  localparam logic [3:0] Pace = 4'd7;
 
   logic       pkt_q, fw_q, in_valid, in_ready, fresh_valid, again_there, drain_there, takes_again, takes_drain;
   logic       again_valid, drain_valid;
@@ -64,9 +63,9 @@ module hca_line_queue
       else if (in_ready) fw_q <= 1'b0;
       if (pkt_valid_i && !is_last) pkt_q <= 1'b1;
       else if (in_ready && !fw_q) pkt_q <= 1'b0;
-      if (takes_again) again_pace_q <= AgainPace;
+      if (takes_again) again_pace_q <= Pace;
       else if (again_pace_q != '0) again_pace_q <= again_pace_q - 4'd1;
-      if (takes_drain) drain_pace_q <= DrainPace;
+      if (takes_drain) drain_pace_q <= Pace;
       else if (drain_pace_q != '0) drain_pace_q <= drain_pace_q - 4'd1;
     end
     if (fw_valid_i) fw_want_q <= fw_i;

@@ -177,13 +177,13 @@ module hca_core
 
   logic   sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready;
   push_wr_t push_wr; qp_db_t sq_db, rq_db; cq_db_t cq_db; eq_db_t eq_db; srq_db_t srq_db;
-  logic     srq_db_valid, srq_db_ready;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
-  logic         qpc_soon, db_miss_valid, db_miss_ready, again_valid, again_ready, door_free, quiet, look_valid,
-                look_done, look_asks, pkt_miss, record_wr_valid, record_wr_ready, lines_held, lines_room, sq_req_valid,
-                sq_req_ready, sq_rsp_valid, sq_rsp_ready;
-  line_want_t   db_miss, again; line_shut_t line_shut; lines_cfg_t lines_cfg; line_hint_t look_hint; record_wr_t record_wr;
-  line_holder_t line_holder; dma_rd_req_t sq_req; logic [7:0] fence_enter, fence_leave; logic [QpW-1:0] look_line;
+  logic         srq_db_valid, srq_db_ready, qpc_soon, db_miss_valid, db_miss_ready, again_valid, again_ready, door_free,
+                quiet, look_valid, look_done, look_asks, pkt_miss, record_wr_valid, record_wr_ready, lines_held,
+                lines_room, sq_req_valid, sq_req_ready, sq_rsp_valid, sq_rsp_ready;
+  line_want_t   db_miss, again; line_shut_t line_shut; lines_cfg_t lines_cfg; line_hint_t look_hint;
+  line_holder_t line_holder; record_wr_t record_wr; dma_rd_req_t sq_req; logic [7:0] fence_enter, fence_leave;
+  logic [QpW-1:0] look_line;
   hca_doorbell u_doorbell (
     .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg), .mmio_wr_ready_o(db_wr_ready),
     .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i, .push_wr_valid_o(push_wr_valid),
