@@ -1,6 +1,6 @@
 // Takes a line from one QP and gives it to another: the next place that is ready. Its context is loaded (6 cycles), and
-// goes to hca_rx_ctrl first, which may refuse because the holder has something to do after all, then to all others, that
-// of the doorbells last; then the doors are opened. What the holder was goes to context memory.
+// goes to hca_rx_ctrl first, which may refuse because the holder has something to do after all, then to all others,
+// hca_doorbell last; then the doors are opened. What the holder was goes to context memory.
 // The next place is loaded meanwhile. One that came to nothing (bad: it is dropped; spoiled, or refused: it looks
 // again) takes 2 cycles and the load of its row. With hold_i what was loaded is forgotten: firmware may change lines.
 module hca_line_swap

@@ -87,7 +87,8 @@ module hca_contexts
       .db_ready_o(db_miss_ready_o), .db_i(db_miss_i), .pkt_valid_i(pkt_miss_i), .pkt_qpn_i(pkt_miss_qpn_i),
       .park_valid_i, .park_ready_o, .park_i, .back_valid_o, .back_ready_i, .back_slot_o,
       .again_valid_o, .again_ready_i, .again_o, .shut_o, .door_free_i, .soon_o(qpc_soon_o), .look_valid_o, .look_done_i,
-      .look_asks_o, .look_line_o, .look_hint_i, .quiet_i, .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i(record_i),
+      .look_asks_o, .look_line_o, .look_hint_i, .quiet_i, .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc),
+      .old_i(record_i),
       .fence_start_o(fence_start), .fence_busy_i(fence_busy), .rd_req_valid_o(req_valid), .rd_req_ready_i(req_ready),
       .rd_req_o(req), .rd_rsp_valid_i(rsp_valid), .rd_rsp_ready_o(rsp_ready), .rd_rsp_i(rsp), .wr_valid_o, .wr_ready_i,
       .wr_o, .ev_valid_o, .ev_ready_i, .ev_o

@@ -245,7 +245,8 @@ module hca_rx_wire
   if (HasContextMemory) begin : gen_home
     hca_rx_home u_home (
       .clk_i, .rst_i, .wr_valid_i(qpc_wr_valid_i), .wr_line_i(qpc_wr_i.qpn), .wr_swap_i(qpc_wr_i.swap),
-      .wr_shared_i(qpc_wr_i.qpc.is_shared), .wr_gen_i(qpc_wr_i.qpc.qpn[23:QpW]), .shut_i, .valid_i(l3_valid), .beat_i(l3_beat), .away_o(away)
+      .wr_shared_i(qpc_wr_i.qpc.is_shared), .wr_gen_i(qpc_wr_i.qpc.qpn[23:QpW]), .shut_i, .valid_i(l3_valid),
+      .beat_i(l3_beat), .away_o(away)
     );
   end else begin : gen_no_home
     assign away = 1'b0;

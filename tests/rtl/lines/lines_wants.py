@@ -46,7 +46,7 @@ class Wants:
         assert want in self.doorbells, f"{want} has ended before, or never was"
         assert self.again in (None, want), "a doorbell changed"
         misses = line.qpn != want[2] or line.taken_by is not None or line.shut or line.drain
-        assert self.again or not misses or self.rates["back"] < 0.1, f"{want} misses again, though nobody was in the way"
+        assert self.again or not misses or self.rates["back"] < 0.1, f"{want} misses again, and nobody was in the way"
         self.again = None if self.bench.get("again_ready_i") else want
         if self.again is None:
             self.doorbells.remove(want)
