@@ -34,7 +34,8 @@ module fv_lines
   localparam int unsigned SlotW = $bits(line_slot_t);
 
   typedef enum logic [3:0] {   // hca_lines' state_e
-    StScrub, StIdle, StFw, StRow, StDrain, StDoor, StHint, StSee, StLook, StBegin, StOpen, StAgain, StAsk, StLater, StShut
+    StScrub, StIdle, StFw, StRow, StDrain, StDoor, StHint, StSee, StLook, StBegin, StOpen, StAgain, StAsk, StLater,
+    StShut
   } state_e;
   typedef enum logic [1:0] {LdIdle, LdRow, LdLoad, LdFull} load_e;
   typedef enum logic [2:0] {SwIdle, SwOffer, SwSpread, SwDone, SwDrop, SwRefused} swap_e;
@@ -62,7 +63,8 @@ module fv_lines
     .pkt_qpn_i('0), .park_valid_i(1'b0), .park_ready_o(park_ready), .park_i('0), .back_valid_o(back_valid),
     .back_ready_i, .back_slot_o(back_slot), .again_valid_o(again_valid), .again_ready_i, .again_o(again),
     .shut_o(shut), .door_free_i,
-    .soon_o(soon), .look_valid_o(look_valid), .look_done_i, .look_asks_o(look_asks), .look_line_o(look_line), .look_hint_i, .quiet_i,
+    .soon_o(soon), .look_valid_o(look_valid), .look_done_i, .look_asks_o(look_asks), .look_line_o(look_line),
+    .look_hint_i, .quiet_i,
     .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i, .fence_start_o(fence_start), .fence_busy_i,
     .rd_req_valid_o(rd_req_valid), .rd_req_ready_i, .rd_req_o(rd_req), .rd_rsp_valid_i, .rd_rsp_ready_o(rd_rsp_ready),
     .rd_rsp_i, .wr_valid_o(wr_valid), .wr_ready_i, .wr_o(wr), .ev_valid_o(ev_valid), .ev_ready_i, .ev_o(ev)

@@ -4,10 +4,10 @@
 // one context write (hca_line_swap) takes the line from the one and gives it to the other. What the one was goes back
 // to context memory. Only a QP that has nothing to do leaves so; of the others firmware is told.
 //
-// Here a line at a time: 2 cycles for a QP that must wait, 3 where its line's holder drains, 7 where it begins to and is
-// done already, 2 for doors that are shut. Beside it hca_line_swap hands over. With hold_i nothing begins, and held_o says that nothing is under
-// way: nothing here waits for the host, or for firmware, meanwhile. What firmware does to a line then (a record, a
-// holder) spoils what was prepared for it: that is tried again.
+// Here a line at a time: 2 cycles for a QP that must wait, 3 where its line's holder drains, 7 where it begins to and
+// is done already, 2 for doors that are shut. Beside it hca_line_swap hands over. With hold_i nothing begins, and held_o
+// says that nothing is under way: nothing here waits for the host, or for firmware, meanwhile. What firmware does to a
+// line then (a record, a holder) spoils what was prepared for it: that is tried again.
 module hca_lines
   import hca_pkg::*;
 #(
@@ -91,7 +91,8 @@ module hca_lines
   state_e            state_q, state_d;
   line_want_t        want, want_q, next, shut_want, swap_want, out_q;
   logic              next_valid, takes, can_take, swap_valid, swap_dead, swap_take, shut_valid, shut_bad, shut_take;
-  logic              out_valid_q, out_free, begin_valid, begin_ready, store_busy, requeue, fw_set_q, fw_sets, set_q, fw_spoils;
+  logic              out_valid_q, out_free, begin_valid, begin_ready, store_busy, requeue;
+  logic              fw_set_q, fw_sets, set_q, fw_spoils;
   line_slot_t        begin_slot, shut_slot, swap_slot;
   logic [1:0]        swap_beat;
   beat_t             swap_data;
