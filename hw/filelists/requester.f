@@ -15,6 +15,7 @@ hw/rtl/requester/hca_sq_look.sv
 hw/rtl/requester/hca_sq_build.sv
 hw/rtl/requester/hca_sq_sge.sv
 hw/rtl/requester/hca_sq_news.sv
+hw/rtl/requester/hca_sq_open.sv
 hw/rtl/requester/hca_sq_redo.sv
 hw/rtl/requester/hca_sq_again.sv
 hw/rtl/requester/hca_sq_context.sv

@@ -1,6 +1,7 @@
 // Proof of hca_line_slots: places go round in order, none is lost or taken twice, and each says what was begun in it
-// and what was read for it. A place is handed over only behind a fence that began when its doors had been shut and the
-// door had been free since: no doorbell that came before is anywhere then (decision 0082).
+// and what was read for it. A place is handed over only behind a fence that began when its doors had been shut (in the
+// cycle after it was begun) and the door had been free since: no doorbell that came before is anywhere then (decision
+// 0082).
 module fv_line_slots
   import hca_pkg::*;
 #(
@@ -15,20 +16,18 @@ module fv_line_slots
   input logic        req_ready_i,
   input logic        rsp_valid_i,
   input dma_rd_rsp_t rsp_i,
-  input logic        shut_take_i,
-  input logic        shut_dead_i,
   input logic        door_free_i,
   input logic        fence_busy_i,
   input logic [1:0]  swap_beat_i,
   input logic        swap_take_i
 );
   localparam int unsigned SeqW = SlotW + 3;   // numbers of places
-  localparam logic [2:0] FnIdle = 3'd0, FnDoor = 3'd2, FnStart = 3'd3, FnWait = 3'd4;   // hca_line_slots' fence_e
+  localparam logic [2:0] FnIdle = 3'd0, FnStart = 3'd4, FnWait = 3'd5;   // hca_line_slots' fence_e
 
   logic             rst_q = 1'b1;
-  logic             begin_ready, req_valid, rsp_ready, shut_valid, shut_bad, fence_start, swap_valid, swap_dead;
-  logic [SlotW-1:0] begin_slot, shut_slot, swap_slot;
-  line_want_t       shut_want, swap_want;
+  logic             begin_ready, req_valid, rsp_ready, fence_start, swap_valid, swap_dead;
+  logic [SlotW-1:0] begin_slot, swap_slot;
+  line_want_t       swap_want;
   dma_rd_req_t      req;
   beat_t            swap_data;
 
@@ -37,16 +36,15 @@ module fv_line_slots
   hca_line_slots #(.Slots(Slots)) u_dut (
     .clk_i, .rst_i(rst_q), .base_i, .index_bits_i, .begin_valid_i, .begin_ready_o(begin_ready), .begin_i,
     .begin_slot_o(begin_slot), .req_valid_o(req_valid), .req_ready_i, .req_o(req), .rsp_valid_i,
-    .rsp_ready_o(rsp_ready), .rsp_i, .shut_valid_o(shut_valid), .shut_slot_o(shut_slot), .shut_o(shut_want),
-    .shut_bad_o(shut_bad), .shut_take_i, .shut_dead_i, .door_free_i, .fence_start_o(fence_start), .fence_busy_i,
+    .rsp_ready_o(rsp_ready), .rsp_i, .door_free_i, .fence_start_o(fence_start), .fence_busy_i,
     .swap_valid_o(swap_valid), .swap_slot_o(swap_slot), .swap_o(swap_want), .swap_dead_o(swap_dead), .swap_beat_i,
     .swap_data_o(swap_data), .swap_take_i
   );
 
   // ---- Places by number, and one that is watched ----------------------------------------------------
-  logic [SeqW-1:0] begun_q, read_q, seen_q, shut_q, marked_q, safe_q, swapped_q, watched_q;   // so many so far
+  logic [SeqW-1:0] begun_q, read_q, seen_q, marked_q, safe_q, swapped_q, watched_q;   // so many so far
   logic [SeqW-1:0] begun_before_q;
-  logic            begins, last, is_begun, is_read, is_seen, is_shut, is_marked, is_safe;
+  logic            begins, last, is_begun, is_read, is_seen, is_marked, is_safe;
   logic [SeqW-1:0] place;                          // of the watched one, behind the oldest
   logic [SlotW-1:0] slot;
 
@@ -56,7 +54,6 @@ module fv_line_slots
   assign is_begun  = place < begun_q - swapped_q;
   assign is_read   = place < read_q - swapped_q;
   assign is_seen   = place < seen_q - swapped_q;
-  assign is_shut   = place < shut_q - swapped_q;
   assign is_marked = place < marked_q - swapped_q;
   assign is_safe   = place < safe_q - swapped_q;
   assign slot      = watched_q[SlotW-1:0];
@@ -64,15 +61,14 @@ module fv_line_slots
   always_ff @(posedge clk_i) begin
     watched_q <= watched_q;
     if (rst_q) begin
-      {begun_q, read_q, seen_q, shut_q, marked_q, safe_q, swapped_q, begun_before_q} <= '0;
+      {begun_q, read_q, seen_q, marked_q, safe_q, swapped_q, begun_before_q} <= '0;
     end else begin
       begun_before_q <= begun_q;
       begun_q        <= begun_q + SeqW'(begins);
       read_q         <= read_q + SeqW'(last);
       seen_q         <= read_q;
-      shut_q         <= shut_q + SeqW'(shut_take_i);
       swapped_q      <= swapped_q + SeqW'(swap_take_i);
-      if (u_dut.fence_q == FnIdle) marked_q <= shut_q;
+      if (u_dut.fence_q == FnIdle) marked_q <= begun_q;
       if (u_dut.fence_q == FnWait && !fence_busy_i) safe_q <= marked_q;
     end
   end
@@ -80,7 +76,7 @@ module fv_line_slots
   // ---- What belongs to it ----------------------------------------------------------------------------
   line_want_t  want_q;
   logic [2:0]  beats_q;                            // of the read that is being answered
-  logic        err_q, bad_q, dead_q, cleared_q, started_q, over_q, bad;
+  logic        err_q, bad_q, shut_q, cleared_q, started_q, over_q, bad;
   logic [7:0]  func_q, byte_q;
   logic [23:0] qpn_q, its_qpn_q;
   logic [7:0]  its_func_q;
@@ -111,11 +107,11 @@ module fv_line_slots
       its_func_q <= func_q;
       its_qpn_q  <= qpn_q;
     end
-    if (shut_take_i && shut_q == watched_q) dead_q <= shut_dead_i;
-    // A doorbell of the cycle in which its doors are shut is in the door one cycle later.
-    cleared_q <= is_shut && (cleared_q || door_free_i);
-    started_q <= is_shut && (started_q || (cleared_q && fence_start));
-    over_q    <= is_shut && (over_q || (started_q && !fence_busy_i));
+    // The doors are shut in the cycle after it was begun; a doorbell of that cycle is in the door one cycle later.
+    shut_q    <= !rst_q && is_begun && !(swap_take_i && swapped_q == watched_q);
+    cleared_q <= !rst_q && is_begun && (cleared_q || (shut_q && door_free_i));
+    started_q <= is_begun && (started_q || (cleared_q && fence_start));
+    over_q    <= is_begun && (over_q || (started_q && !fence_busy_i));
     asked_q   <= !rst_q && swap_valid && !swap_take_i && swapped_q == watched_q && swap_beat_i == beat_q;
   end
 
@@ -124,7 +120,6 @@ module fv_line_slots
     if (!rst_q) begin
       m_answer: assume (!rsp_valid_i || read_q != begun_q);
       m_beats:  assume (!rsp_valid_i || beats_q != 3'd3 || rsp_i.last);
-      m_shut:   assume (!shut_take_i || shut_valid);
       m_swap:   assume (!swap_take_i || swap_valid);
     end
   end
@@ -134,25 +129,25 @@ module fv_line_slots
     if (!rst_q) begin
       a_room:  assert (begin_ready == (req_ready_i && begun_q - swapped_q != SeqW'(Slots)));
       a_read:  assert (req_valid == (begin_valid_i && begun_q - swapped_q != SeqW'(Slots)));
-      a_slot:  assert (begin_slot == begun_q[SlotW-1:0] && shut_slot == shut_q[SlotW-1:0]
-                       && swap_slot == swapped_q[SlotW-1:0]);
-      a_shut:  assert (shut_valid == (shut_q != seen_q));
-      if (shut_valid && shut_q == watched_q) a_shut_want: assert (shut_want == want_q && shut_bad == bad);
+      a_slot:  assert (begin_slot == begun_q[SlotW-1:0] && swap_slot == swapped_q[SlotW-1:0]);
+      a_swap:  assert (swap_valid == (swapped_q != seen_q && swapped_q != safe_q));
       if (swap_valid && swapped_q == watched_q) begin
-        a_swap_want: assert (swap_want == want_q && swap_dead == dead_q);
-        a_fenced:    assert (over_q);
+        if (!bad_q) a_swap_want: assert (swap_want == want_q && swap_dead == bad);
+        a_swap_err: assert (!bad_q || swap_dead);
+        a_fenced:   assert (over_q);
       end
       if (asked_q && !bad_q) a_data: assert (swap_data[7:0] == byte_q);
       // Whose doors are shut is never left alone: a fence is on its way for it, or for those before it.
-      a_goes_on: assert (u_dut.fence_q != FnIdle || !is_shut || is_safe || !is_marked);
+      a_goes_on: assert (u_dut.fence_q != FnIdle || !is_begun || is_safe || !is_marked);
 
-      h_order: assert (safe_q - swapped_q <= marked_q - swapped_q && marked_q - swapped_q <= shut_q - swapped_q
-                       && shut_q - swapped_q <= seen_q - swapped_q && seen_q - swapped_q <= read_q - swapped_q
-                       && read_q - swapped_q <= begun_q - swapped_q && begun_q - swapped_q <= SeqW'(Slots));
-      h_before: assert (read_q - swapped_q <= begun_q - swapped_q && begun_before_q - shut_q <= begun_q - shut_q
-                        && seen_q - shut_q <= begun_before_q - shut_q);
+      h_order: assert (safe_q - swapped_q <= marked_q - swapped_q && marked_q - swapped_q <= begun_q - swapped_q
+                       && seen_q - swapped_q <= read_q - swapped_q && read_q - swapped_q <= begun_q - swapped_q
+                       && begun_q - swapped_q <= SeqW'(Slots));
+      h_before: assert (begun_before_q - swapped_q <= begun_q - swapped_q
+                        && seen_q - swapped_q <= begun_before_q - swapped_q);
+      h_shut:  assert (!shut_q || is_begun);
       h_head:  assert (u_dut.head_q == begun_q[SlotW:0] && u_dut.arrived_q == read_q[SlotW:0]
-                       && u_dut.looked_q == seen_q[SlotW:0] && u_dut.shut_q == shut_q[SlotW:0]
+                       && u_dut.looked_q == seen_q[SlotW:0]
                        && u_dut.mark_q == marked_q[SlotW:0] && u_dut.safe_q == safe_q[SlotW:0]
                        && u_dut.swap_q == swapped_q[SlotW:0]);
       h_beats: assert (beats_q <= 3'd3 && u_dut.beat_q == beats_q[1:0] && u_dut.first_q == (beats_q == '0)
@@ -161,7 +156,7 @@ module fv_line_slots
       h_func:  assert (beats_q == '0 || u_dut.func_q == func_q);
       h_qpn:   assert (beats_q <= 3'd1 || u_dut.qpn_q == qpn_q);
       if (is_begun) begin
-        h_wants: assert (u_dut.u_shut_wants.mem[slot] == want_q && u_dut.u_swap_wants.mem[slot] == want_q);
+        h_wants: assert (u_dut.u_wants.mem[slot] == want_q);
       end
       if (is_read && !bad_q) begin
         h_seen: assert (u_dut.u_seen.mem[slot] == {1'b0, its_func_q, its_qpn_q});
@@ -170,20 +165,19 @@ module fv_line_slots
       if (is_read && bad_q) h_err: assert (u_dut.u_seen.mem[slot][32]);
       if (read_q == watched_q && beats_q > 3'(beat_q)) h_byte: assert (u_dut.u_data.mem[{slot, beat_q}][7:0] == byte_q);
       // What is shown of it was read when it was there.
-      if (shut_q == watched_q && shut_q != begun_before_q && is_begun) h_shown: assert (shut_want == want_q);
-      if (shut_q == watched_q && shut_valid) h_shown_seen: assert (u_dut.seen == u_dut.u_seen.mem[slot]);
+      if (swapped_q == watched_q && is_seen) h_shown_seen: assert (u_dut.seen == u_dut.u_seen.mem[slot]);
       if (swapped_q == watched_q && swapped_q != begun_before_q && is_begun) h_swapped: assert (swap_want == want_q);
-      if (is_shut) h_dead: assert (u_dut.dead_q[slot] == dead_q);
       if (asked_q && !bad_q) h_asked: assert (swap_data[7:0] == u_dut.u_data.mem[{slot, beat_q}][7:0] && is_safe);
       // The fence of those that are marked.
       h_idle:  assert (u_dut.fence_q != FnIdle || marked_q == safe_q);
       h_state: assert (u_dut.fence_q <= FnWait);
+      if (is_marked && !is_safe && u_dut.fence_q != FnIdle) h_marked: assert (shut_q);
       if (is_marked && u_dut.fence_q == FnStart) h_start: assert (is_safe || cleared_q);
       if (is_marked && u_dut.fence_q == FnWait) h_wait: assert (is_safe || started_q);
       if (is_safe) h_safe: assert (over_q);
       c_full: cover (begun_q - swapped_q == SeqW'(Slots) && swap_valid && !swap_dead);
       c_two: cover (safe_q - swapped_q == SeqW'(2));
-      c_bad: cover (shut_valid && shut_q == watched_q && shut_bad && !bad_q);
+      c_bad: cover (swap_valid && swapped_q == watched_q && swap_dead && !bad_q);
     end
   end
 endmodule

@@ -34,8 +34,7 @@ module fv_lines
   localparam int unsigned SlotW = $bits(line_slot_t);
 
   typedef enum logic [3:0] {   // hca_lines' state_e
-    StScrub, StIdle, StFw, StRow, StDrain, StDoor, StHint, StSee, StLook, StBegin, StOpen, StAgain, StAsk, StLater,
-    StShut
+    StScrub, StIdle, StFw, StRow, StDrain, StDoor, StHint, StSee, StLook, StBegin, StOpen, StAgain, StAsk, StLater
   } state_e;
   typedef enum logic [1:0] {LdIdle, LdRow, LdLoad, LdFull} load_e;
   typedef enum logic [2:0] {SwIdle, SwOffer, SwSpread, SwDone, SwDrop, SwRefused} swap_e;
@@ -71,13 +70,13 @@ module fv_lines
   );
 
   // ---- One line is watched ---------------------------------------------------------------------------
-  logic [QpW-1:0] line_q;
+  logic [QpW-1:0] line_q, its_q;   // its_q: of the one at work a cycle ago
   line_row_t      its, row, its_row, over_row, load_row;
   logic           scrubbed, wants, looks_at, shown, ev_held_q, fin_held_q, set_pending, over_mine, load_mine;
   state_e         state, state_d;
   swap_e          swap;
   load_e          load;
-  line_want_t     want, its_want, over_want, load_want, reused;
+  line_want_t     want, its_want, over_want, load_want;
   line_holder_t   set_q;
   line_fin_t      fin_q;
   logic [SlotW:0] head_before_q, in_ring;
@@ -96,8 +95,7 @@ module fv_lines
   assign over_row  = line_row_t'(u_dut.u_rows.mem[over_want.qpn[QpW-1:0]]);    // of the one that is handed over
   assign load_row  = line_row_t'(u_dut.u_rows.mem[load_want.qpn[QpW-1:0]]);    // of the one that is next
   assign row       = line_row_t'(u_dut.row);
-  assign its_want  = line_want_t'(u_dut.u_slots.u_swap_wants.mem[its.slot]);
-  assign reused    = line_want_t'(u_dut.u_slots.u_shut_wants.mem[u_dut.u_swap.row_q.slot]);
+  assign its_want  = line_want_t'(u_dut.u_slots.u_wants.mem[its.slot]);
   assign scrubbed  = state != StScrub || line_q < u_dut.scrub_q;
   assign wants     = !(state inside {StScrub, StIdle, StFw});
   assign looks_at  = state inside {StRow, StDrain, StDoor, StHint, StSee, StLook, StBegin, StOpen};
@@ -120,6 +118,7 @@ module fv_lines
 
   always_ff @(posedge clk_i) begin
     line_q        <= line_q;
+    its_q         <= u_dut.line_q;
     set_q         <= cfg_i.set;
     head_before_q <= rst_q ? '0 : u_dut.u_slots.head_q;
     ev_q          <= ev;
@@ -129,10 +128,9 @@ module fv_lines
   end
 
   // Pointers of hca_line_slots, by their distance from the oldest place.
-  logic [SlotW:0] d_safe, d_mark, d_shut, d_looked, d_arrived, d_before;
+  logic [SlotW:0] d_safe, d_mark, d_looked, d_arrived, d_before;
   assign d_safe    = u_dut.u_slots.safe_q - u_dut.u_slots.swap_q;
   assign d_mark    = u_dut.u_slots.mark_q - u_dut.u_slots.swap_q;
-  assign d_shut    = u_dut.u_slots.shut_q - u_dut.u_slots.swap_q;
   assign d_looked  = u_dut.u_slots.looked_q - u_dut.u_slots.swap_q;
   assign d_arrived = u_dut.u_slots.arrived_q - u_dut.u_slots.swap_q;
   assign d_before  = u_dut.u_slots.head_q - head_before_q;
@@ -154,14 +152,13 @@ module fv_lines
                        || (its_row.who.valid && its_row.who.may_rest && its_row.drain && !its_row.busy));
       a_again: assert (!again_valid || again.kind inside {MissSq, MissRq});
       a_back:  assert (!back_valid || back_slot == again.pi[ParkW-1:0]);
-      a_shut:  assert (!(state == StShut && u_dut.shut.valid)
-                       || (its_row.busy && its_row.slot == u_dut.shut_slot && want == u_dut.shut_want));
+      a_shut:  assert (!u_dut.begun_q || (state == StIdle && shut.valid && shut.shut && shut.line == its_q));
       a_hands: assert (!(swap inside {SwOffer, SwSpread, SwDone}) || (over_mine && over_row.busy));
       a_row:   assert (!over_mine || over_row == u_dut.u_swap.row_q);
       a_offer: assert (qpc_valid == '0 || (qpc.qpn == over_want.qpn[QpW-1:0] && qpc.swap));
       a_door:  assert (!qpc_valid[Door] || qpc_valid == 6'(1) << Door);
       a_first: assert (!qpc_valid[RxCtrl] || qpc_valid == 6'(1) << RxCtrl);
-      a_ends:  assert ((wants && state_d == StIdle && state != StShut) ? $onehot(ends) : ends == '0);
+      a_ends:  assert ((wants && state_d == StIdle) ? $onehot(ends) : ends == '0);
       a_fin:   assert (!u_dut.u_swap.leaves || !u_dut.fin_valid);
       a_fin_held: assert (!fin_held_q || (u_dut.fin_valid && u_dut.fin == fin_q));
       a_event: assert (!ev_held_q || (ev_valid && ev == ev_q));
@@ -172,15 +169,14 @@ module fv_lines
       a_held:  assert (!held || (!rd_req_valid && !look_valid && !again_valid && !back_valid && qpc_valid == '0 &&
                        !shut.valid));
 
-      h_state: assert (state <= StShut && swap <= SwRefused);
+      h_state: assert (state <= StLater && swap <= SwRefused);
       h_scrub: assert (state != StScrub || (swap == SwIdle && in_ring == '0 && !u_dut.fin_valid && load == LdIdle));
       h_want:  assert (!wants || want.qpn[QpW-1:0] == u_dut.line_q);
       h_row:   assert (!(state inside {StRow, StDoor, StHint, StSee, StLook, StBegin, StOpen}) || row.busy
                        || row == its_row);
       h_row_drain: assert (state != StDrain || (row.who == its_row.who && !its_row.busy));
       h_row_fw: assert (state != StFw || (row == its_row && swap == SwIdle && load == LdIdle));
-      h_row_shut: assert (!(state == StShut && row.busy && row.slot == u_dut.shut_slot) || row == its_row);
-      h_shut:  assert (state != StShut || (u_dut.shut_valid && want == u_dut.shut_want));
+      h_begun: assert (!u_dut.begun_q || state == StIdle);
       h_free:  assert (!(state inside {StDrain, StDoor, StHint, StSee, StLook, StBegin, StOpen}) || !row.busy);
       h_drain: assert (!(state inside {StDoor, StHint, StSee, StLook, StOpen})
                        || (row.drain && row.who.valid && row.who.may_rest));
@@ -206,23 +202,18 @@ module fv_lines
       h_dead:  assert (load != LdFull || u_dut.u_swap.dead_q || u_dut.u_swap.ready_row_q.busy);
       // Two of one line are never on their way at once.
       h_other: assert (load == LdIdle || !over_mine || !load_mine || load_want.qpn[QpW-1:0] != over_want.qpn[QpW-1:0]);
-      // Its place may be a further one's by now: of another line, for this one is busy.
-      h_reused: assert (!over_mine || in_ring != (SlotW + 1)'(LineSlots)
-                        || reused.qpn[QpW-1:0] != over_want.qpn[QpW-1:0]);
       h_mine:  assert (!(swap inside {SwOffer, SwSpread, SwDone, SwRefused}) || over_mine);
       h_store: assert (swap != SwOffer || !u_dut.store_busy);
       h_old:   assert (!u_dut.old_valid || swap == SwSpread);
 
-      h_ring:  assert (d_safe <= d_mark && d_mark <= d_shut && d_shut <= d_looked && d_looked <= d_arrived
-                       && d_arrived <= in_ring && in_ring <= (SlotW + 1)'(LineSlots) && d_before <= (SlotW + 1)'(1)
+      h_ring:  assert (d_safe <= d_mark && d_mark <= in_ring && d_looked <= d_arrived && d_arrived <= in_ring
+                       && in_ring <= (SlotW + 1)'(LineSlots) && d_before <= (SlotW + 1)'(1)
                        && (d_arrived == '0 || d_looked + d_before <= in_ring));
       h_shown: assert (!shown || u_dut.swap_want
-                       == line_want_t'(u_dut.u_slots.u_swap_wants.mem[u_dut.u_slots.swap_q[SlotW-1:0]]));
-      h_shown_shut: assert (!(d_shut < in_ring && head_before_q != u_dut.u_slots.shut_q) || u_dut.shut_want
-                            == line_want_t'(u_dut.u_slots.u_shut_wants.mem[u_dut.u_slots.shut_q[SlotW-1:0]]));
+                       == line_want_t'(u_dut.u_slots.u_wants.mem[u_dut.u_slots.swap_q[SlotW-1:0]]));
       // Hand-overs lie too deep to be reached quickly: tests/rtl/lines shows them.
       c_drain: cover (state == StLook && look_done_i && quiet_i);
-      c_shut:  cover (state == StShut && u_dut.shut.valid);
+      c_shut:  cover (u_dut.begun_q);
     end
   end
 endmodule

@@ -12,6 +12,7 @@ module fv_sq_pick #(
   input logic [Slots-1:0] soft_i,
   input logic [Slots-1:0] wake_i,
   input logic [Slots-1:0] bind_i,
+  input logic             asked_i,
   input logic [Slots-1:0] open_i,
   input logic [Slots-1:0] spare_i,
   input logic [Slots-1:0] rated_i,
@@ -46,16 +47,16 @@ module fv_sq_pick #(
   always_ff @(posedge clk_i) rst_q <= 1'b0;
 
   hca_sq_pick #(.Slots(Slots)) u_dut (
-    .clk_i, .rst_i(rst_q), .kick_i, .soft_i, .wake_i, .bind_i, .open_i, .spare_i, .rated_i, .first_i, .want_slot_i,
-    .pause_i, .busy_i, .busy_slot_i, .again_i, .park_i, .sent_i, .redo_i, .deaf_i, .leaving_i, .leaving_slot_i, .gone_i,
-    .fresh_o(fresh), .next_valid_o(next_valid), .next_slot_o(next_slot), .next_parked_o(next_parked), .next_take_i,
-    .urgent_o(urgent), .active_o(active)
+    .clk_i, .rst_i(rst_q), .kick_i, .soft_i, .wake_i, .bind_i, .asked_i, .open_i, .spare_i, .rated_i, .first_i,
+    .want_slot_i, .pause_i, .busy_i, .busy_slot_i, .again_i, .park_i, .sent_i, .redo_i, .deaf_i, .leaving_i,
+    .leaving_slot_i, .gone_i, .fresh_o(fresh), .next_valid_o(next_valid), .next_slot_o(next_slot),
+    .next_parked_o(next_parked), .next_take_i, .urgent_o(urgent), .active_o(active)
   );
 
   assign pick      = u_dut.pick;
   assign picked    = u_dut.idx;
   assign use_rated = u_dut.use_rated_q;
-  assign news      = kick_i[watched_q] || wake_i[watched_q] || bind_i[watched_q]
+  assign news      = kick_i[watched_q] || wake_i[watched_q] || (bind_i[watched_q] && !asked_i)
                      || (soft_i[watched_q] && !deaf_q) || (again_i && busy_i && busy_slot_i == watched_q);
 
   assign rests     = u_dut.bound_q[watched_q] && !u_dut.next_at_q[watched_q] && !(is_taken_q && taken_q == watched_q)
@@ -87,7 +88,7 @@ module fv_sq_pick #(
     end
     if (rst_q) deaf_q <= 1'b0;
     else if (bind_i[watched_q] || (pick && picked == watched_q)) begin
-      deaf_q <= deaf_i && busy_i && busy_slot_i == watched_q;
+      deaf_q <= (deaf_i && busy_i && busy_slot_i == watched_q) || (bind_i[watched_q] && asked_i);
     end else if (deaf_i && busy_i && busy_slot_i == watched_q) begin
       deaf_q <= 1'b1;
     end

@@ -1,7 +1,7 @@
-// QPs on their way into their lines, a ring of places: each has its context read from host memory, and then the doors
-// of its line shut (by hca_lines, which says so with shut_take_i). A fence, begun when all doorbells from before are
-// through their door, covers all whose doors were shut at its start; behind it the places are handed over, in order.
-// A read that fails, or finds the context of another QP or function, makes a place `bad`.
+// QPs on their way into their lines, a ring of places: each has its context read from host memory. The doors of its
+// line are shut when it gets its place, or a cycle later. A fence, begun when all doorbells from before are through
+// their door, covers all places that there are at its start; behind it, and when they have been read, they are handed
+// over, in order. A read that fails, or finds the context of another QP or function, makes a place dead.
 module hca_line_slots
   import hca_pkg::*;
 #(
@@ -23,13 +23,6 @@ module hca_line_slots
   input  logic             rsp_valid_i,
   output logic             rsp_ready_o,
   input  dma_rd_rsp_t      rsp_i,
-  // The next one whose doors are to be shut.
-  output logic             shut_valid_o,
-  output logic [SlotW-1:0] shut_slot_o,
-  output line_want_t       shut_o,
-  output logic             shut_bad_o,
-  input  logic             shut_take_i,
-  input  logic             shut_dead_i,     // with it: nothing becomes of it
   // Doors and fence.
   input  logic             door_free_i,     // no doorbell is in its door, or the last one leaves
   output logic             fence_start_o,
@@ -52,10 +45,9 @@ module hca_line_slots
     logic [23:0] qpn;
   } seen_t;
 
-  typedef enum logic [2:0] {FnIdle, FnShut, FnDoor, FnStart, FnWait} fence_e;
+  typedef enum logic [2:0] {FnIdle, FnShut, FnJob, FnDoor, FnStart, FnWait} fence_e;
 
-  logic [SlotW:0]   head_q, arrived_q, looked_q, shut_q, mark_q, safe_q, swap_q, shut_d, swap_d, shut_next, swap_next;
-  logic [Slots-1:0] dead_q;
+  logic [SlotW:0]   head_q, arrived_q, looked_q, mark_q, safe_q, swap_q, swap_d, swap_next;
   logic             full, begins, beat, last, first_q, err_q;
   logic [1:0]       beat_q;
   fence_e           fence_q;
@@ -107,42 +99,31 @@ module hca_line_slots
   );
   hca_ram_1r1w #(.Width($bits(seen_t)), .Depth(Slots)) u_seen (
     .clk_i, .we_i(last), .waddr_i(arrived_q[SlotW-1:0]), .wdata_i(seen_new),
-    .re_i(1'b1), .raddr_i(shut_d[SlotW-1:0]), .rdata_o(seen)
+    .re_i(1'b1), .raddr_i(swap_d[SlotW-1:0]), .rdata_o(seen)
   );
-  hca_ram_1r1w #(.Width(W), .Depth(Slots)) u_shut_wants (
-    .clk_i, .we_i(begins), .waddr_i(head_q[SlotW-1:0]), .wdata_i(begin_i),
-    .re_i(1'b1), .raddr_i(shut_d[SlotW-1:0]), .rdata_o(shut_o)
-  );
-  hca_ram_1r1w #(.Width(W), .Depth(Slots)) u_swap_wants (
+  hca_ram_1r1w #(.Width(W), .Depth(Slots)) u_wants (
     .clk_i, .we_i(begins), .waddr_i(head_q[SlotW-1:0]), .wdata_i(begin_i),
     .re_i(1'b1), .raddr_i(swap_d[SlotW-1:0]), .rdata_o(swap_o)
   );
 
   // ---- Places ----------------------------------------------------------------------------------------
   // Whether one is taken is known late.
-  assign shut_next    = shut_q + 1'b1;
   assign swap_next    = swap_q + 1'b1;
-  assign shut_d       = shut_take_i ? shut_next : shut_q;
   assign swap_d       = swap_take_i ? swap_next : swap_q;
-  assign shut_valid_o = looked_q != shut_q;
-  assign shut_slot_o  = shut_q[SlotW-1:0];
-  assign shut_bad_o   = seen.err || seen.qpn != shut_o.qpn
-                        || (shut_o.kind inside {MissSq, MissRq} && seen.func != shut_o.func);
-  assign swap_valid_o = safe_q != swap_q;
+  assign swap_valid_o = safe_q != swap_q && looked_q != swap_q;
   assign swap_slot_o  = swap_q[SlotW-1:0];
-  assign swap_dead_o  = dead_q[swap_q[SlotW-1:0]];
+  assign swap_dead_o  = seen.err || seen.qpn != swap_o.qpn
+                        || (swap_o.kind inside {MissSq, MissRq} && seen.func != swap_o.func);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {head_q, arrived_q, looked_q, shut_q, swap_q} <= '0;
+      {head_q, arrived_q, looked_q, swap_q} <= '0;
     end else begin
       if (begins) head_q <= head_q + 1'b1;
       if (last) arrived_q <= arrived_q + 1'b1;
       looked_q <= arrived_q;  // what was seen of it can be read a cycle later
-      shut_q   <= shut_d;
       swap_q   <= swap_d;
     end
-    if (shut_take_i) dead_q[shut_q[SlotW-1:0]] <= shut_dead_i;
   end
 
   // ---- Fence -----------------------------------------------------------------------------------------
@@ -156,10 +137,11 @@ module hca_line_slots
     end else begin
       unique case (fence_q)
         FnIdle: begin
-          mark_q <= shut_q;
-          if (safe_q != shut_q) fence_q <= FnShut;
+          mark_q <= head_q;
+          if (safe_q != head_q) fence_q <= FnShut;
         end
-        FnShut:  fence_q <= FnDoor;   // the doors are shut in this cycle
+        FnShut:  fence_q <= FnJob;    // the doors are shut in the cycle before this one
+        FnJob:   fence_q <= FnDoor;   // what hca_rx_ctrl had begun with then is on its way
         FnDoor:  if (door_free_i) fence_q <= FnStart;
         FnStart: fence_q <= FnWait;
         default: begin
@@ -175,7 +157,6 @@ module hca_line_slots
   `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!last || arrived_q != head_q) else $error("hca_line_slots: an answer of no read");
-    if (!rst_i) assert (!shut_take_i || shut_valid_o) else $error("hca_line_slots: nothing to shut");
     if (!rst_i) assert (!swap_take_i || swap_valid_o) else $error("hca_line_slots: nothing to hand over");
   end
   `endif

@@ -1,13 +1,13 @@
 // Lines change hands. Doorbells and packets for a QP that has not its line come here, and what firmware wants. The
 // line's holder gets no more doorbells then, and no requests that it would have to answer later, so that it soon has
-// nothing to do. The context of who wants the line is read from context memory, the doors are shut, a fence passes, and
-// one context write (hca_line_swap) takes the line from the one and gives it to the other. What the one was goes back
-// to context memory. Only a QP that has nothing to do leaves so; of the others firmware is told.
+// nothing to do. Then its doors are shut, and the context of who wants the line is read from context memory. A fence
+// passes, and one context write (hca_line_swap) takes the line from the one and gives it to the other. What the one was
+// goes back to context memory. Only a QP that has nothing to do leaves so; of the others firmware is told.
 //
 // Here a line at a time: 2 cycles for a QP that must wait, 3 where its line's holder drains, 7 where it begins to and
-// is done already, 2 for doors that are shut. Beside it hca_line_swap hands over. With hold_i nothing begins, and
-// held_o says that nothing is under way: nothing here waits for the host, or for firmware, meanwhile. What firmware
-// does to a line then (a record, a holder) spoils what was prepared for it: that is tried again.
+// is done already. Beside it hca_line_swap hands over. With hold_i nothing begins, and held_o says that nothing is under
+// way: nothing here waits for the host, or for firmware, meanwhile. What firmware does to a line then (a record, a
+// holder) spoils what was prepared for it: that is tried again.
 module hca_lines
   import hca_pkg::*;
 #(
@@ -84,16 +84,14 @@ module hca_lines
     StFw,                                     // firmware has changed the line
     StRow, StDrain, StDoor, StHint, StSee, StLook, StBegin,  // a QP that wants its line
     StOpen,                                   // its holder is firmware's
-    StAgain, StAsk, StLater,                  // it has it, or looks again
-    StShut                                    // doors
+    StAgain, StAsk, StLater                   // it has it, or looks again
   } state_e;
 
   state_e            state_q, state_d;
-  line_want_t        want, want_q, next, shut_want, swap_want, out_q;
-  logic              next_valid, takes, can_take, swap_valid, swap_dead, swap_take, shut_valid, shut_bad, shut_take;
-  logic              out_valid_q, out_free, begin_valid, begin_ready, store_busy, requeue;
-  logic              fw_set_q, fw_sets, set_q, fw_spoils;
-  line_slot_t        begin_slot, shut_slot, swap_slot;
+  line_want_t        want, want_q, next, swap_want, out_q;
+  logic              next_valid, takes, can_take, swap_valid, swap_dead, swap_take, out_valid_q, out_free;
+  logic              begin_valid, begin_ready, begun_q, store_busy, requeue, fw_set_q, fw_sets, set_q, fw_spoils;
+  line_slot_t        begin_slot, swap_slot;
   logic [1:0]        swap_beat;
   beat_t             swap_data;
   logic [$clog2(Again):0]  again_count;
@@ -147,8 +145,6 @@ module hca_lines
     .begin_valid_i(begin_valid), .begin_ready_o(begin_ready), .begin_i(want_q), .begin_slot_o(begin_slot),
     .req_valid_o(rd_req_valid_o), .req_ready_i(rd_req_ready_i), .req_o(rd_req_o),
     .rsp_valid_i(rd_rsp_valid_i), .rsp_ready_o(rd_rsp_ready_o), .rsp_i(rd_rsp_i),
-    .shut_valid_o(shut_valid), .shut_slot_o(shut_slot), .shut_o(shut_want), .shut_bad_o(shut_bad),
-    .shut_take_i(shut_take), .shut_dead_i(shut_bad || !(row.busy && row.slot == shut_slot)),
     .door_free_i, .fence_start_o, .fence_busy_i,
     .swap_valid_o(swap_valid), .swap_slot_o(swap_slot), .swap_o(swap_want), .swap_dead_o(swap_dead),
     .swap_beat_i(swap_beat), .swap_data_o(swap_data), .swap_take_i(swap_take)
@@ -177,7 +173,7 @@ module hca_lines
   assign over_free      = over_idle && !over_read;
   assign record_ready_o = state_q == StIdle && over_free && !store_busy && record_valid_i && !fw_sets;
   assign fw_spoils      = state_q == StIdle && over_free && (record_ready_o || fw_sets);
-  assign held_o         = cfg_i.hold && state_q == StIdle && over_idle && !fin_valid && !out_valid_q
+  assign held_o         = cfg_i.hold && state_q == StIdle && over_idle && !fin_valid && !out_valid_q && !begun_q
                           && !fw_spoils;
   assign holder_o       = row_ram.who;
 
@@ -190,13 +186,11 @@ module hca_lines
       else if (fw_spoils) line = record_i.index[QpW-1:0];
       else if (fin_waits) {fin_take, want, line} = {1'b1, fin.want, fin.want.qpn[QpW-1:0]};
       else if (cfg_i.hold) line = cfg_i.sel;
-      else if (shut_valid) {want, line} = {shut_want, shut_want.qpn[QpW-1:0]};
       else {want, line} = {next, next.qpn[QpW-1:0]};
     end
   end
   assign row_re = state_q == StIdle;
-  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_waits && !cfg_i.hold && !shut_valid
-                  && can_take && !store_busy;
+  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_waits && !cfg_i.hold && can_take && !store_busy;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StIdle) begin
@@ -241,7 +235,6 @@ module hca_lines
     row_we    = 1'b0;
     row_new   = row;
     shut      = '{valid: 1'b0, line: line_q, drain: 1'b0, shut: 1'b0};
-    shut_take = 1'b0;
     requeue   = 1'b0;
     later_drains = row.drain && !row.busy;
     tells     = 1'b0;
@@ -254,8 +247,6 @@ module hca_lines
         if (over_read) state_d = StIdle;
         else if (fw_spoils) state_d = StFw;
         else if (fin_waits) state_d = fin.later ? StLater : StAsk;
-        else if (cfg_i.hold) state_d = StIdle;
-        else if (shut_valid) state_d = StShut;
         else if (takes) state_d = StRow;
       end
       StFw: begin
@@ -303,6 +294,7 @@ module hca_lines
         {row_we, shut.valid, tells} = '1;
         state_d = is_parked(want_q) ? StAgain : StIdle;
       end
+      // The doors are shut a cycle later.
       StBegin: begin
         row_we = begin_valid && begin_ready;
         {row_new.busy, row_new.slot} = {1'b1, begin_slot};
@@ -313,21 +305,20 @@ module hca_lines
       StAsk:   if (look_done_i) state_d = StIdle;
       StAgain: if (out_free && !fin_tells) state_d = StIdle;
       StLater: {requeue, state_d} = {1'b1, StIdle};
-      StShut: begin
-        shut_take = 1'b1;
-        shut      = '{valid: row.busy && row.slot == shut_slot && !shut_bad, line: line_q, drain: 1'b1, shut: 1'b1};
-        state_d   = StIdle;
-      end
       default: state_d = StIdle;
     endcase
+    // Only in StIdle, which says nothing of doors, and in which line_q stands still.
+    if (begun_q) {shut.valid, shut.drain, shut.shut} = '1;
   end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       state_q <= StScrub;
       scrub_q <= '0;
+      begun_q <= 1'b0;
     end else begin
       state_q <= state_d;
+      begun_q <= state_q == StBegin && row_we;
       if (state_q == StScrub) scrub_q <= scrub_q + 1'b1;
     end
   end
@@ -339,7 +330,7 @@ module hca_lines
 
   // ---- The hand-over ---------------------------------------------------------------------------------------
   // In no state in which this here may write, or say something of doors.
-  assign over_taken = !(state_q inside {StScrub, StFw, StDrain, StOpen, StBegin, StShut});
+  assign over_taken = !(state_q inside {StScrub, StFw, StDrain, StOpen, StBegin}) && !begun_q;
   assign shut_o     = shut.valid ? shut : over_shut;
 
   hca_line_swap #(.Sinks(Sinks), .RxCtrl(RxCtrl), .Door(Door)) u_swap (

@@ -80,7 +80,7 @@ module hca_requester
 
   localparam int unsigned Queues = $bits(sl_open_i) + RateGroups;
 
-  logic [Slots-1:0] kick, bind_slot, halt, wake, active, open, rated, spare, first;
+  logic [Slots-1:0] kick, open_at, halt, wake, active, open, rated, spare, first;
   logic [Queues-1:0]     waiting;
   logic [RateGroupW-1:0] group;
   tx_path_t              path;
@@ -101,17 +101,21 @@ module hca_requester
   logic             rel_valid, rel_ready, rel_requeue, rel_idle;
   logic             ctx_re;
   logic [QpW-1:0]   slot_qpn;
-  wqe_idx_t         slot_pi, idx, pi;
+  wqe_idx_t         slot_pi, bind_pi, start;
+  logic             binds, bind_ready, open_idle, open_re, opened, asked, quiet, visits;
+  logic [SlotW-1:0] bind_slot, open_slot;
+  logic [QpW-1:0]   bind_qpn, open_qpn;
+  sq_ask_t          ask, open_ask;
+  sq_dyn_t          ctx_dyn;
   sq_ack_t          ctx_ack;
   logic [15:0]      ctx_placed;
   sq_qpc_t          ctx_qpc;
-  logic             restart, limit, pop, fetch_err, exhausted, blk_re;
-  sq_ring_t         ring;
+  logic             pop, fetch_err, exhausted, blk_re;
   logic [3:0]       pop_blocks;
   logic [BlkW:0]    have;
   logic [BlkW-1:0]  head, blk_ptr;
   beat_t            blk, push_block;
-  push_t            slot_push, push;
+  push_t            slot_push, bind_push;
   logic             push_re, early;
   logic [SlotW-1:0] early_slot;
   wqe_idx_t         early_pi;
@@ -135,9 +139,7 @@ module hca_requester
     .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i,
     .ack_upd_valid_i, .ack_upd_ready_o, .ack_upd_i,
-    .rd_placed_valid_i,
-    .rd_placed_ready_o,
-    .rd_placed_i,
+    .rd_placed_valid_i, .rd_placed_ready_o, .rd_placed_i,
     .rel_valid_i  (leave_valid),
     .rel_ready_o  (leave_ready),
     .rel_slot_i   (leave_slot),
@@ -156,8 +158,8 @@ module hca_requester
     .gone_o       (gone),
     .pause_o      (waits_qpc),
     .paused_i     (paused),
-    .ctx_re_i     (ctx_re),
-    .ctx_qpn_i    (slot_qpn),
+    .ctx_re_i     (ctx_re || open_re),
+    .ctx_qpn_i    (ctx_re ? slot_qpn : open_qpn),
     .ctx_ack_o    (ctx_ack),
     .ctx_placed_o (ctx_placed),
     .ctx_qpc_o    (ctx_qpc),
@@ -171,7 +173,8 @@ module hca_requester
     .early_slot_o (early_slot),
     .early_pi_o   (early_pi),
     .early_push_o (early_push),
-    .bind_o       (bind_slot),
+    .bind_o       (binds), .bind_slot_o(bind_slot), .bind_qpn_o(bind_qpn), .bind_pi_o(bind_pi), .bind_push_o(bind_push),
+    .bind_ready_i (bind_ready),
     .halt_o       (halt),
     .want_slot_o  (want_slot),
     .sl_set_o     (sl_set),
@@ -204,7 +207,24 @@ module hca_requester
   );
 
   assign pause  = waits_qpc || qpc_soon_i;
-  assign paused = emit_idle && !leaving;
+  assign paused = emit_idle && open_idle && !leaving;
+
+  hca_sq_open #(.Slots(Slots)) u_open (
+    .clk_i, .rst_i,
+    .bind_i     (binds), .bind_slot_i(bind_slot), .bind_qpn_i(bind_qpn), .bind_pi_i(bind_pi), .bind_push_i(bind_push),
+    .ready_o    (bind_ready),
+    .idle_o     (open_idle),
+    .busy_i     (ctx_re),
+    .re_o       (open_re), .qpn_o(open_qpn),
+    .ctx_qpc_i  (ctx_qpc), .ctx_ack_i(ctx_ack), .ctx_dyn_i(ctx_dyn),
+    .quiet_i    (quiet),
+    .ask_o      (open_ask),
+    .done_o     (opened),
+    .asked_o    (asked),
+    .slot_o     (open_slot)
+  );
+
+  assign open_at = Slots'(opened) << open_slot;
 
   // QPs held to a rate: their slots are shut, and others may have them.
   for (genvar p = 0; p < NumPorts; p++) begin : gen_on
@@ -235,11 +255,11 @@ module hca_requester
 
     hca_sq_hold #(.Slots(Slots)) u_hold (
       .clk_i, .rst_i, .now_i,
-      .hold_i     (held && busy),
+      .hold_i     (held && visits),
       .slot_i     (slot),
       .qpn_i      (slot_qpn),
       .debt_i     (debt),
-      .bind_i     (bind_slot),
+      .bind_i     (Slots'(binds) << bind_slot),
       .due_valid_o(wait_valid),
       .due_ready_i(wait_ready),
       .due_qpn_o  (wait_qpn),
@@ -263,7 +283,7 @@ module hca_requester
     assign held_o = in_line || due_valid;
   end else begin : gen_no_pace
     logic unused_pace;
-    assign unused_pace = ^{now_i, cc_on, cc_rate_i, cc_sent_ready_i, due_ready, lift, lift_slot};
+    assign unused_pace = ^{now_i, cc_on, cc_rate_i, cc_sent_ready_i, due_ready, lift, lift_slot, visits};
     assign hold_open   = '1;
     assign held_o      = 1'b0;
     assign {paced, held}                = '0;
@@ -309,7 +329,8 @@ module hca_requester
     .kick_i      (kick),
     .soft_i      (soft_kick),
     .wake_i      (wake),
-    .bind_i      (bind_slot),
+    .bind_i      (open_at),
+    .asked_i     (asked),
     .open_i      (open & hold_open),
     .spare_i     (spare | ~hold_open),
     .first_i     (first & hold_open),
@@ -335,9 +356,6 @@ module hca_requester
     .active_o    (active)
   );
 
-  // The emitter's limit is the producer index of when its turn began.
-  assign push = '{valid: slot_push.valid && slot_pi == pi, slot: slot_push.slot};
-
   hca_sq_push u_push (
     .clk_i,
     .wr_valid_i(push_wr_valid_i),
@@ -349,21 +367,17 @@ module hca_requester
 
   hca_sq_fetch #(.Slots(Slots), .SlotBlocks(SlotBlocks), .Inflight(Inflight)) u_fetch (
     .clk_i, .rst_i,
-    .restart_i   (restart),
-    .limit_i     (limit),
+    .ask_i       (opened ? open_ask : ask),
+    .ask_slot_i  (opened ? open_slot : slot),
     .pop_i       (pop),
     .slot_i      (slot),
-    .ring_i      (ring),
-    .idx_i       (idx),
-    .pi_i        (pi),
-    .push_i      (push),
     .early_i     (early),
     .early_slot_i(early_slot),
     .early_pi_i  (early_pi),
     .early_push_i(early_push),
     .pop_blocks_i(pop_blocks),
     .have_o      (have),
-    .head_o      (head),
+    .head_o      (head), .start_o(start),
     .err_o       (fetch_err),
     .exhausted_o (exhausted),
     .rated_i     (rated),
@@ -390,11 +404,13 @@ module hca_requester
     .busy_o       (busy),
     .slot_o       (slot),
     .fresh_i      (fresh),
+    .bind_i       (open_at), .asked_i(asked), .set_i(sl_set), .set_slot_i(sl_slot),
     .again_o      (again),
     .park_o       (park),
     .redo_o       (redo),
     .deaf_o       (deaf),
     .pause_i      (pause),
+    .visits_o     (visits),
     .idle_o       (emit_idle),
     .want_slot_i  (want_slot),
     .gate_i       (gate),
@@ -408,6 +424,7 @@ module hca_requester
     .served_o     (served),
     .slot_qpn_i   (slot_qpn),
     .slot_pi_i    (slot_pi),
+    .slot_push_i  (slot_push),
     .ctx_re_o     (ctx_re),
     .ctx_ack_i    (ctx_ack),
     .ctx_placed_i (ctx_placed),
@@ -416,15 +433,12 @@ module hca_requester
     .rel_ready_i  (rel_ready),
     .rel_requeue_o(rel_requeue),
     .rel_idle_o   (rel_idle),
-    .restart_o    (restart),
-    .limit_o      (limit),
+    .open_re_i    (open_re), .open_qpn_i(open_qpn), .ctx_dyn_o(ctx_dyn), .quiet_o(quiet),
+    .ask_o        (ask),
     .pop_o        (pop),
-    .ring_o       (ring),
-    .idx_o        (idx),
-    .pi_o         (pi),
     .pop_blocks_o (pop_blocks),
     .have_i       (have),
-    .head_i       (head),
+    .head_i       (head), .start_i(start),
     .fetch_err_i  (fetch_err),
     .exhausted_i  (exhausted),
     .blk_re_o     (blk_re),

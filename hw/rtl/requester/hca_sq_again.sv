@@ -11,7 +11,7 @@ module hca_sq_again
   input  logic             clk_i,
   input  logic [SlotW-1:0] slot_i,     // constant from read_i to we_i
   input  logic             read_i,     // a turn begins: what stands for the slot is looked at
-  input  logic             fresh_i,    // the slot has another QP than before
+  input  logic             first_i,    // of the slot's QP
   input  logic             redo_i,     // the position moves:
   input  logic             few_i,      // some packets are sent again alone
   input  logic [MissingW-1:0] count_i, // so many
@@ -47,7 +47,7 @@ module hca_sq_again
 
   always_ff @(posedge clk_i) begin
     if (plan_i) last_o <= ends_o;
-    if (read_i) {place_q, all_q, on_q} <= {places_q[slot_i], over_q[slot_i], active_q[slot_i] && !fresh_i};
+    if (read_i) {place_q, all_q, on_q} <= {places_q[slot_i], over_q[slot_i], active_q[slot_i] && !first_i};
     else if (redo_i) begin
       on_q <= few_i;
       if (few_i) place_q.left <= count_i;

@@ -10,7 +10,7 @@ module hca_sq_context
 ) (
   input  logic        clk_i,
   input  logic [SlotW-1:0] slot_i, // of the turn
-  input  logic        fresh_i,     // it has another QP than before
+  input  logic        first_i,     // the first one of its QP
   input  logic        read_i,      // the turn begins; the cycle behind:
   input  logic        load_i,      // the context is there:
   input  sq_qpc_t     ctx_qpc_i,
@@ -49,12 +49,12 @@ module hca_sq_context
 
   if (HasSelective) begin : gen_again
     hca_sq_again #(.Slots(Slots)) u_again (
-      .clk_i, .slot_i, .read_i, .fresh_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .plan_i, .sent_i,
+      .clk_i, .slot_i, .read_i, .first_i, .redo_i, .few_i(few), .count_i(ack_i.again), .dyn_i, .plan_i, .sent_i,
       .many_i, .we_i(over_i), .over_o(all_again), .active_o(again), .left_o, .ends_o, .last_o(back_o), .back_o(back)
     );
   end else begin : gen_no_again
     logic unused_again;
-    assign unused_again = ^{slot_i, read_i, fresh_i, few, plan_i, sent_i, many_i, over_i};
+    assign unused_again = ^{slot_i, read_i, first_i, few, plan_i, sent_i, many_i, over_i};
     assign {all_again, again, ends_o, back_o} = '0;
     assign left_o = '0;
     assign back   = '0;

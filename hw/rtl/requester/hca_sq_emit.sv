@@ -22,12 +22,17 @@ module hca_sq_emit
   output logic             next_take_o,
   output logic             busy_o,
   output logic [SlotW-1:0] slot_o,
-  input  logic             fresh_i,
+  input  logic             fresh_i,       // its QP has not been seen
+  input  logic [Slots-1:0] bind_i,        // strobes: the slot has another QP
+  input  logic             asked_i,       // with bind_i: whose WQEs have been asked for
+  input  logic             set_i,         // strobe: the QP in set_slot_i has another context
+  input  logic [SlotW-1:0] set_slot_i,
   output logic             again_o,
   output logic             park_o,
   output logic             redo_o,
   output logic             deaf_o,        // acknowledges change nothing
   input  logic             pause_i,
+  output logic             visits_o,      // the context that was read last is that of the slot
   output logic             idle_o,        // between two turns
   input  logic             want_slot_i,
   input  sq_gate_t         gate_i,        // of slot_o
@@ -45,6 +50,7 @@ module hca_sq_emit
   // Scheduler tables.
   input  logic [QpW-1:0]   slot_qpn_i,
   input  wqe_idx_t         slot_pi_i,
+  input  push_t            slot_push_i,   // of the WQE before it
   output logic             ctx_re_o,
   input  sq_ack_t          ctx_ack_i,
   input  logic [15:0]      ctx_placed_i,  // READs whose data is in memory
@@ -53,16 +59,18 @@ module hca_sq_emit
   input  logic             rel_ready_i,
   output logic             rel_requeue_o,
   output logic             rel_idle_o,    // nothing is posted that it has not sent
+  // hca_sq_open: reads positions in other cycles, and tells the fetcher of slots.
+  input  logic             open_re_i,
+  input  logic [QpW-1:0]   open_qpn_i,
+  output sq_dyn_t          ctx_dyn_o,
+  output logic             quiet_o,
   // Fetcher.
-  output logic             restart_o,
-  output logic             limit_o,
+  output sq_ask_t          ask_o,
   output logic             pop_o,
-  output sq_ring_t         ring_o,
-  output wqe_idx_t         idx_o,         // with restart_o
-  output wqe_idx_t         pi_o,          // with limit_o
   output logic [3:0]       pop_blocks_o,
   input  logic [BlkW:0]    have_i,
   input  logic [BlkW-1:0]  head_i,
+  input  wqe_idx_t         start_i,
   input  logic             fetch_err_i,
   input  logic             exhausted_i,
   output logic             blk_re_o,
@@ -89,7 +97,7 @@ module hca_sq_emit
 );
 
   typedef enum logic [3:0] {
-    StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StErr, StEnd, StRel, StOpen, StShut
+    StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StErr, StEnd, StRel, StShut
   } state_e;
   localparam int unsigned States = int'(StShut) + 1;
 
@@ -104,6 +112,8 @@ module hca_sq_emit
   logic             scrub, parked_q;
   logic [QpW-1:0]   qpn_q;
   logic [SlotW-1:0] slot_q;
+  logic             first, asked, begun_q, restart;   // begun: its WQEs are there, from its oldest one on
+  logic             leave, left_q;    // a parked slot is given back
   sq_dyn_t          dyn, dyn_q, dyn_redo;
   sq_ack_t          ack_q;
   sq_qpc_t          qpc_q;
@@ -132,7 +142,7 @@ module hca_sq_emit
   assign stride = 4'd1 << qpc_q.log_stride;
 
   hca_sq_context #(.Slots(Slots)) u_context (
-    .clk_i, .fresh_i,
+    .clk_i, .first_i (first),
     .slot_i   (slot_q),
     .read_i   (at_q[StLoad]), .load_i(at_q[StCtx]),
     .ctx_qpc_i, .ctx_ack_i,
@@ -140,7 +150,7 @@ module hca_sq_emit
     .ctx_pi_i (slot_pi_i),
     .redo_i   (at_q[StRedo]),
     .plan_i   (plan), .ends_o(ends_again), .few_o(few), .left_o(few_left), .sent_i(pkt_end), .many_i(look_q.read),
-    .over_i   (at_q[StEnd] || at_q[StOpen]),
+    .over_i   (at_q[StEnd]),
     .pop_i    (pop_o), .last_i(look_q.last_wqe), .back_o(goes_back),
     .qpc_i    (qpc_q), .ack_i(ack_q), .dyn_i(dyn_q), .pi_i(pi_q),
     .news_o   (news), .redo_o(dyn_redo), .same_o(same)
@@ -157,8 +167,7 @@ module hca_sq_emit
     .clk_i,
     .load_i  (at_q[StCtx] || at_q[StWqe]),
     .blk_i,
-    .wqe_i   (next_wqe),
-    .begun_i (at_q[StEval]),
+    .wqe_i   (next_wqe), .begun_i(at_q[StEval]),
     .qpc_i   (qpc_q),
     .dyn_i   (dyn_q),
     .ack_i   (ack_q),
@@ -197,13 +206,8 @@ module hca_sq_emit
     .sge_left_i(sge_left),
     .seg_i     (seg_fire),
     .end_i     (pkt_end),
-    .pkt_o     (pkt),
-    .left_o    (left),
-    .rest_o    (rest),
-    .large_o   (big),
-    .piece_o   (piece),
-    .fits_o    (fits),
-    .used_up_o (used_up)
+    .pkt_o     (pkt), .left_o(left), .rest_o(rest), .large_o(big),
+    .piece_o   (piece), .fits_o(fits), .used_up_o(used_up)
   );
 
   hca_sq_window u_window (
@@ -233,12 +237,8 @@ module hca_sq_emit
     .block_i(block),
     .made_i (pkt_fire),
     .left_i (av_left_i),
-    .is_o   (datagram),
-    .path_o,
-    .open_o (lane_open),
-    .full_o (av_full_o),
-    .slot_o (av_slot),
-    .av_wr_o
+    .is_o   (datagram), .open_o(lane_open), .full_o(av_full_o), .slot_o(av_slot),
+    .path_o, .av_wr_o
   );
 
   // Its own lane counts, not that of the slot. A datagram that must wait gives its lane to the slot until it has left;
@@ -299,19 +299,17 @@ module hca_sq_emit
     .slot_i   (slot_q),
     .begin_i  (at_q[StLoad]),
     .read_i   (at_q[StCtx]),
-    .fresh_i  (redo_o && fresh_i),
+    .bind_i, .asked_i, .set_i, .set_slot_i, .asked_o(asked), .first_o(first),
+    .idle_i   (news.idle), .left_i(left_q), .idle_o(rel_idle_o),
     .plan_i   (plan), .ends_i(ends_again),
     .large_i  (big),
     .made_i   (pkt_end),
-    .over_i   (at_q[StEnd] || at_q[StOpen]),
+    .over_i   (at_q[StEnd]),
     .end_i    (end_q),
     .gate_i,
     .want_slot_i,
     .stopped_i(fetch_err_i || exhausted_i),
-    .full_o   (full),
-    .none_o   (none),
-    .shut_o   (was_shut),
-    .end_o    (end_now)
+    .full_o   (full), .none_o(none), .shut_o(was_shut), .end_o(end_now)
   );
 
   // ---- Control --------------------------------------------------------------------------------------
@@ -320,35 +318,39 @@ module hca_sq_emit
   assign slot_o        = slot_q;
   assign next_take_o   = next_valid_i && !scrub
                          && (at_q[StIdle] || (at_q[StEnd] && end_now < EndRelease)
-                             || at_q[StOpen] || (at_q[StRel] && rel_ready_i));
+                             || (at_q[StRel] && rel_ready_i));
   assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !was_shut;
   assign again_o       = (at_q[StEnd] && end_now == EndAgain && !stay) || at_q[StShut];
   assign stopped_o     = again_o && was_shut && none;
   assign served_o      = at_q[StCtx];
   assign park_o        = at_q[StEnd] && end_now == EndPark;
-  assign redo_o        = at_q[StRedo] || at_q[StOpen];
-  assign deaf_o        = at_q[StOpen] || (at_q[StEnd] && (end_now == EndWait || (park_o && rel_idle_o)));
+  assign redo_o        = at_q[StRedo];
+  assign deaf_o        = at_q[StEnd] && (end_now == EndWait || (park_o && news.idle));
   assign ctx_re_o      = at_q[StLoad];
   assign rel_valid_o   = at_q[StRel];
   assign rel_requeue_o = end_q == EndRequeue;
-  assign rel_idle_o    = news.idle;
-  assign restart_o     = (redo_o && (fresh_i || fetch_err || !same)) || (rel_valid_o && rel_ready_i)
+  assign leave         = next_take_o && next_parked_i;
+  assign visits_o      = busy_o && !left_q;
+  assign restart       = (redo_o && (fresh_i || fetch_err || !(same || begun_q))) || (rel_valid_o && rel_ready_i)
                          || (at_q[StErr] && err_ready_i);
   assign plain         = news.state_ok && !news.moves && !dyn_q.err && !ack_q.halt && !news.pi_bad;
-  assign limit_o       = (at_q[StEval] && plain && !fresh_i) || at_q[StOpen];
-  assign idx_o         = dyn_redo.wqe;
-  assign pi_o          = pi_q;
+  assign quiet_o       = !(at_q[StEval] || at_q[StRedo] || at_q[StPacket] || at_q[StSeg] || at_q[StErr] || at_q[StRel]);
+  assign ctx_dyn_o     = dyn;
   assign pop_o         = pkt_end && pkt.last;
   assign pop_blocks_o  = stride;
-  assign ring_o = '{func: qpc_q.func, base: qpc_q.base, log_size: qpc_q.log_size, log_stride: qpc_q.log_stride};
+  // The limit is the producer index of when the turn began.
+  assign ask_o = '{
+    restart: restart, limit: at_q[StEval] && plain && !fresh_i, idx: dyn_redo.wqe, pi: pi_q,
+    ring: '{func: qpc_q.func, base: qpc_q.base, log_size: qpc_q.log_size, log_stride: qpc_q.log_stride},
+    push: '{valid: slot_push_i.valid && slot_pi_i == pi_q, slot: slot_push_i.slot}
+  };
   assign err_valid_o   = at_q[StErr];
 
   assign err_o = '{kind: MsgSqError, qpn: qpn_q, wqe_index: dyn_q.wqe, status: status_q, default: '0};
 
   always_comb begin
     after_eval = StEnd;
-    if (plain && fresh_i && !news.idle) after_eval = StOpen;
-    else if (news.state_ok && (fresh_i || news.moves)) after_eval = StRedo;
+    if (news.state_ok && (fresh_i || news.moves)) after_eval = StRedo;
     else if (!news.state_ok || dyn_q.err || ack_q.halt) after_eval = StEnd;
     else if (news.pi_bad) after_eval = StErr;
     else if (news.idle) after_eval = StEnd;
@@ -358,7 +360,8 @@ module hca_sq_emit
 
   always_comb begin
     at_d = '0;
-    if (at_q[StIdle]) at_d |= to(next_take_o ? StLoad : StIdle);
+    if (next_take_o) at_d = to(leave ? StRel : StLoad);
+    else if (at_q[StIdle]) at_d = to(StIdle);
     // Nothing of a QP with a shut gate is looked at, but its WQEs are read; an idle one may leave.
     if (at_q[StLoad] && (!gate_i.shut || parked_q)) at_d |= to(StCtx);
     else if (at_q[StLoad]) at_d |= to((want_slot_i && !gate_i.keep) ? StRel : fresh_i ? StCtx : StShut);
@@ -382,16 +385,15 @@ module hca_sq_emit
     if (at_q[StErr]) at_d |= to(err_ready_i ? StEnd : StErr);
     if (at_q[StEnd]) begin
       if (end_now >= EndRelease) at_d |= to(StRel);
-      else at_d |= to((next_take_o || stay) ? StLoad : StIdle);
+      else if (!next_take_o) at_d |= to(stay ? StLoad : StIdle);
     end
-    if (at_q[StRel]) at_d |= to(!rel_ready_i ? StRel : next_take_o ? StLoad : StIdle);
-    if (at_q[StOpen]) at_d |= to(next_take_o ? StLoad : StIdle);
+    if (at_q[StRel] && !next_take_o) at_d |= to(rel_ready_i ? StIdle : StRel);
   end
 
   always_ff @(posedge clk_i) at_q <= rst_i ? to(StIdle) : at_d;
 
   always_ff @(posedge clk_i) begin
-    if (next_take_o) {slot_q, parked_q} <= {next_slot_i, next_parked_i};
+    if (next_take_o) {slot_q, parked_q, left_q} <= {next_slot_i, next_parked_i, leave};
     else if (at_q[StEnd]) parked_q <= 1'b0;
     if (at_q[StLoad]) qpn_q <= slot_qpn_i;
     if (at_q[StCtx]) begin
@@ -399,6 +401,7 @@ module hca_sq_emit
       placed_q <= ctx_placed_i;
       qpc_q    <= ctx_qpc_i;
       pi_q     <= slot_pi_i;
+      begun_q  <= asked && start_i == ctx_ack_i.una_wqe;
     end
     if (at_q[StEval]) late_q <= qpc_q.path.group != '0 || gate_i.paced;
     if (at_q[StWqe] || at_q[StCheck]) omt_done_q <= 1'b0;
@@ -428,6 +431,7 @@ module hca_sq_emit
     if (at_q[StCheck]) end_q <= blocked ? EndPark : EndAgain;
     if (at_q[StWqe]) end_q <= (direct && !blocked) ? EndAgain : EndPark;
     if (pkt_end) end_q <= end_pkt;
+    if (leave) end_q <= EndRelease;
   end
 
   // ---- WQE blocks -----------------------------------------------------------------------------------
@@ -449,12 +453,8 @@ module hca_sq_emit
     .busy_o   (sge_busy),
     .first_bad_o(first_bad),
     .sum_bad_o(sum_bad),
-    .block_o  (block),
-    .va_o     (sge_va),
-    .left_o   (sge_left),
-    .lkey_o   (sge_lkey),
-    .blk_ptr_o(sge_ptr),
-    .blk_i    (blk_i)
+    .block_o  (block), .va_o(sge_va), .left_o(sge_left), .lkey_o(sge_lkey),
+    .blk_ptr_o(sge_ptr), .blk_i
   );
 
   assign blk_re_o = busy_o;
@@ -463,17 +463,14 @@ module hca_sq_emit
     .clk_i,
     .load_i     (at_q[StLoad]),
     .have_i, .head_i, .fetch_err_i, .exhausted_i,
-    .clear_i    (at_q[StRedo] && restart_o),
+    .clear_i    (at_q[StRedo] && restart),
     .look_i     (at_q[StEval]),
     .stride_i   (stride),
     .begin_i    (at_q[StWqe]),
     .ahead_i    ((at_q[StPacket] || at_q[StSeg]) && pkt.last && fits),
     .sge_ptr_i  (sge_ptr),
     .pop_i      (pop_o),
-    .ready_o    (ready),
-    .starved_o  (starved),
-    .fetch_err_o(fetch_err),
-    .exhausted_o(exhausted),
+    .ready_o    (ready), .starved_o(starved), .fetch_err_o(fetch_err), .exhausted_o(exhausted),
     .blk_ptr_o
   );
 
@@ -482,6 +479,7 @@ module hca_sq_emit
     .scrub_o   (scrub),
     .re_i      (at_q[StLoad]),
     .qpn_i     (slot_qpn_i),
+    .open_re_i, .open_qpn_i,
     .row_o     (dyn),
     .load_i    (at_q[StCtx]),
     .redo_i    (at_q[StRedo]),

@@ -22,15 +22,11 @@ module hca_sq_fetch
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
-  // From the emitter. Restart: drop everything of the slot and go on from WQE idx_i of ring_i; both at once may be.
-  input  logic             restart_i,
-  input  logic             limit_i,     // strobe: WQEs before pi_i may be fetched
-  input  logic             pop_i,       // strobe: pop_blocks_i blocks are consumed
-  input  logic [SlotW-1:0] slot_i,
-  input  sq_ring_t         ring_i,
-  input  wqe_idx_t         idx_i,
-  input  wqe_idx_t         pi_i,
-  input  push_t            push_i,      // with limit_i
+  // From the emitter, or from hca_sq_open about another slot.
+  input  sq_ask_t          ask_i,       // not with pop_i
+  input  logic [SlotW-1:0] ask_slot_i,
+  input  logic             pop_i,       // strobe: pop_blocks_i blocks of slot_i are consumed
+  input  logic [SlotW-1:0] slot_i,      // that the emitter serves
   input  logic             early_i,     // strobe: the WQE before early_pi_i of that slot lies there
   input  logic [SlotW-1:0] early_slot_i,
   input  wqe_idx_t         early_pi_i,
@@ -38,6 +34,7 @@ module hca_sq_fetch
   input  logic [3:0]       pop_blocks_i,
   output logic [BlkW:0]    have_o,      // blocks of slot_i that lie ready
   output logic [BlkW-1:0]  head_o,      // position of the first of them
+  output wqe_idx_t         start_o,     // where it was restarted
   output logic             err_o,       // the read behind the last ready block failed
   output logic             exhausted_o, // nothing is under way or will be: others wait for a slot
   input  logic             want_slot_i,
@@ -144,6 +141,7 @@ module hca_sq_fetch
 
   assign have_o      = (written_q[slot_i] - popped_q[slot_i]) & {BlkW+1{any_written_q[slot_i]}};
   assign head_o      = popped_q[slot_i][BlkW-1:0];
+  assign start_o     = start_q[slot_i];
   assign err_o       = err_q[slot_i];
   assign exhausted_o = exhausted_q[slot_i] && drained_q[slot_i];
 
@@ -215,7 +213,7 @@ module hca_sq_fetch
   end
 
   // Fresh: not restarted since the row was read.
-  assign restarts = restart_i && slot_i == s_q;
+  assign restarts = ask_i.restart && ask_slot_i == s_q;
 
   asked_t        asked_row, asked_next;
   logic [BlkW:0] issued;
@@ -303,13 +301,13 @@ module hca_sq_fetch
     if (pick) begin
       taken_pi_q    <= early_q.pi;
       taken_q       <= early_q.push;
-      taken_q.valid <= early_q.push.valid && !(restart_i && slot_i == early_q.slot);
+      taken_q.valid <= early_q.push.valid && !(ask_i.restart && ask_slot_i == early_q.slot);
     end
     if (rst_i) begin
       early_q.push.valid <= 1'b0;
     end else if (early_i) begin
       early_q <= '{slot: early_slot_i, pi: early_pi_i, push: early_push_i};
-    end else if (pick || (restart_i && slot_i == early_q.slot)) begin
+    end else if (pick || (ask_i.restart && ask_slot_i == early_q.slot)) begin
       early_q.push.valid <= 1'b0;
     end
   end
@@ -369,7 +367,7 @@ module hca_sq_fetch
       arrived_data_q <= fetch_rsp_i.data;
     end
     if (rst_i) arrived_q.valid <= 1'b0;
-    if (restart_i && slot_i == (arrived_hold ? arrived_q.slot : track.slot)) arrived_q.live <= 1'b0;
+    if (ask_i.restart && ask_slot_i == (arrived_hold ? arrived_q.slot : track.slot)) arrived_q.live <= 1'b0;
   end
 
   assign wr_slot = copy ? s_q : arrived_q.slot;
@@ -415,40 +413,43 @@ module hca_sq_fetch
       if (forward && !copy_first) level_q[s_q] <= 1'b0;
       if (find) need_q <= need_q & ~need_grant;
       if (req_fire) need_q[s_q] <= 1'b1;
-      if (limit_i || pop_i) need_q[slot_i] <= 1'b1;
+      if (pop_i) need_q[slot_i] <= 1'b1;
+      if (ask_i.limit) need_q[ask_slot_i] <= 1'b1;
       if (rsp_live && arrived_q.err) err_q[arrived_q.slot] <= 1'b1;
       if (state_q == StSize && fresh_q && some) exhausted_q[s_q] <= stop;
-      if (restart_i) begin
-        err_q[slot_i]       <= 1'b0;
-        exhausted_q[slot_i] <= 1'b0;
-        need_q[slot_i]      <= limit_i;
-        halted_q[slot_i]    <= 1'b0;
-        level_q[slot_i]       <= 1'b1;
-        any_asked_q[slot_i]   <= 1'b0;
-        any_written_q[slot_i] <= 1'b0;
+      if (ask_i.restart) begin
+        err_q[ask_slot_i]       <= 1'b0;
+        exhausted_q[ask_slot_i] <= 1'b0;
+        need_q[ask_slot_i]      <= ask_i.limit;
+        halted_q[ask_slot_i]    <= 1'b0;
+        level_q[ask_slot_i]       <= 1'b1;
+        any_asked_q[ask_slot_i]   <= 1'b0;
+        any_written_q[ask_slot_i] <= 1'b0;
       end
     end
     // All of a pushed WQE counts with its first block: who looks at a later one does so later.
     if (rsp_write || copy_first) begin
       written_q[wr_slot] <= copy_first ? asked_next.issued : at_end;
     end
-    if (restart_i || pop_i) begin
-      popped_q[slot_i] <= restart_i ? '0 : popped_q[slot_i] + (BlkW+1)'(pop_blocks_i);
+    if (ask_i.restart || pop_i) begin
+      popped_q[ask_slot_i] <= ask_i.restart ? '0 : popped_q[slot_i] + (BlkW+1)'(pop_blocks_i);
     end
     if (forward) asked_q[s_q] <= asked_next;
-    if (limit_i) push_q[slot_i] <= push_i;
-    if (limit_i || restart_i) limit_q[slot_i] <= limit_i ? pi_i : idx_i;
-    if (restart_i) begin
-      ring_q[slot_i]       <= '{func: ring_i.func, base: ring_i.base, log_stride: ring_i.log_stride};
-      log_blocks_q[slot_i] <= ring_i.log_size + 5'(ring_i.log_stride);
-      start_q[slot_i]      <= idx_i;
-      gen_q[slot_i]        <= gen_q[slot_i] + 1'b1;
+    if (ask_i.limit) push_q[ask_slot_i] <= ask_i.push;
+    if (ask_i.limit || ask_i.restart) limit_q[ask_slot_i] <= ask_i.limit ? ask_i.pi : ask_i.idx;
+    if (ask_i.restart) begin
+      ring_q[ask_slot_i]       <= '{func: ask_i.ring.func, base: ask_i.ring.base, log_stride: ask_i.ring.log_stride};
+      log_blocks_q[ask_slot_i] <= ask_i.ring.log_size + 5'(ask_i.ring.log_stride);
+      start_q[ask_slot_i]      <= ask_i.idx;
+      gen_q[ask_slot_i]        <= gen_q[ask_slot_i] + 1'b1;
     end
   end
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
+      assert (!pop_i || (slot_i == ask_slot_i && !ask_i.restart && !ask_i.limit))
+        else $error("hca_sq_fetch: slot %0d is told of while slot %0d consumes", ask_slot_i, slot_i);
       assert (!pop_i || have_o >= (BlkW+1)'(pop_blocks_i)) else $error("hca_sq_fetch: no such block in %0d", slot_i);
       assert (!rsp_write || (asked_q[arrived_q.slot].issued - popped_q[arrived_q.slot]) <= (BlkW+1)'(SlotBlocks))
         else $error("hca_sq_fetch: slot %0d overflows", arrived_q.slot);

@@ -1,9 +1,9 @@
 // Which slot the emitter serves next: round robin over the bound slots that have news and whose gate is open, and those
-// with a new QP, whose WQEs are asked for behind a shut gate, too; first over the urgent ones: kept behind a gate that
-// was shut, or of a rate group, which is open for a packet only. But when the newest packet was one of a rate group,
-// first over all others. What counts is who has sent: a slot that was picked may find its gate shut again.
-// While another QP waits for a slot, parked slots (blocked or idle) and spare ones (gate shut) get a turn too,
-// in which the emitter can give them back.
+// with a new QP that hca_sq_open has left to the emitter, behind a shut gate, too; first over the urgent ones: kept
+// behind a gate that was shut, or of a rate group, which is open for a packet only. But when the newest packet was one
+// of a rate group, first over all others. What counts is who has sent: a slot that was picked may find its gate shut
+// again. While another QP waits for a slot, parked slots (blocked or idle) and spare ones (gate shut) get a turn too,
+// in which the emitter gives them back.
 // The slot under way (busy_slot_i) is never picked; news for it is kept for its next turn.
 // Three stages, one pick at a time: who may, of which kind, who. A pick is there three cycles after the one before it
 // was taken, and four after the news that it is for; a turn takes longer, unless its gate is found shut.
@@ -16,7 +16,8 @@ module hca_sq_pick #(
   input  logic [Slots-1:0] kick_i,       // strobes: doorbell, acknowledge or context news
   input  logic [Slots-1:0] soft_i,       //          an acknowledge that is news only for who waits for one
   input  logic [Slots-1:0] wake_i,       //          WQEs have arrived
-  input  logic [Slots-1:0] bind_i,       //          slot has a new QP
+  input  logic [Slots-1:0] bind_i,       //          slot has a new QP, and may have turns
+  input  logic             asked_i,      // with bind_i: there is nothing to see to before its WQEs come
   input  logic [Slots-1:0] open_i,
   input  logic [Slots-1:0] spare_i,
   input  logic [Slots-1:0] rated_i,
@@ -43,7 +44,7 @@ module hca_sq_pick #(
 );
 
   logic [Slots-1:0] active_q, parked_q, fresh_q, bound_q, deaf_q;
-  logic [Slots-1:0] busy_at, next_at_q, leaving, gone, candidates, rated, others, grant, picked;
+  logic [Slots-1:0] busy_at, next_at_q, leaving, fresh, gone, candidates, rated, others, grant, picked;
   logic [SlotW-1:0] idx;
   logic             pick, wanted, rated_last_q;
 
@@ -52,6 +53,7 @@ module hca_sq_pick #(
   assign busy_at  = Slots'(busy_i) << busy_slot_i;
   assign leaving  = Slots'(leaving_i) << leaving_slot_i;
   assign gone     = gone_i ? leaving : '0;
+  assign fresh    = asked_i ? '0 : bind_i;
 
   // ---- Who may have a turn --------------------------------------------------------------------------
   // Two cycles pass from here to the pick. Whoever is neither under way nor next stays so until then.
@@ -131,11 +133,11 @@ module hca_sq_pick #(
     end else begin
       urgent_o <= !pick && ((rated_q | first_q) & ~next_at_q) != '0;
       active_q <= (active_q & ~picked & ~gone)
-                  | kick_i | (soft_i & ~deaf_q) | wake_i | bind_i | (again_i ? busy_at : '0);
+                  | kick_i | (soft_i & ~deaf_q) | wake_i | fresh | (again_i ? busy_at : '0);
       parked_q <= (parked_q & ~picked & ~bind_i) | (park_i ? busy_at : '0);
-      fresh_q  <= (fresh_q & ~(redo_i ? busy_at : '0)) | bind_i;
+      fresh_q  <= (fresh_q & ~(redo_i ? busy_at : '0)) | fresh;
       bound_q  <= (bound_q & ~gone) | bind_i;
-      deaf_q   <= (deaf_q & ~picked & ~bind_i) | (deaf_i ? busy_at : '0);
+      deaf_q   <= (deaf_q & ~picked & ~bind_i) | (deaf_i ? busy_at : '0) | (bind_i & ~fresh);
       if (pick || next_take_i) {next_valid_o, next_at_q} <= {pick, picked};
       if (pick && use_rated_q) rated_round_q <= round;
       if (pick && !use_rated_q) others_round_q <= round;

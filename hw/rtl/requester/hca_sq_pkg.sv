@@ -125,6 +125,17 @@ package hca_sq_pkg;
     logic [1:0]  log_stride;
   } sq_ring_t;
 
+  // What the fetcher is told of a slot: to drop everything and go on from WQE idx of the ring; that WQEs before pi may
+  // be fetched, and where the last of them lies besides host memory; or both.
+  typedef struct packed {
+    logic     restart;
+    logic     limit;
+    sq_ring_t ring;
+    wqe_idx_t idx;
+    wqe_idx_t pi;
+    push_t    push;   // with limit
+  } sq_ask_t;
+
   // How a datagram leaves: on the QP's port, otherwise as its WQE says, on Ethernet by its DSCP; no rate group.
   function automatic tx_path_t datagram_path(sq_wqe_ud_ctrl_t wqe, sq_qpc_t qpc, eth_class_t by);
     tx_path_t path;

@@ -10,6 +10,8 @@ module hca_sq_pos
   output logic           scrub_o,
   input  logic           re_i,
   input  logic [QpW-1:0] qpn_i,
+  input  logic           open_re_i, // otherwise: row_o for hca_sq_open
+  input  logic [QpW-1:0] open_qpn_i,
   output sq_dyn_t        row_o,
   input  logic           load_i,    // row_o is the QP that is served from the next cycle on
   input  logic           redo_i,    // its position is redo_row_i from then on
@@ -35,8 +37,8 @@ module hca_sq_pos
     .we_i   (scrub_o || we_i),
     .waddr_i(scrub_o ? scrub_qpn_q : qpn_q),
     .wdata_i(scrub_o ? '0 : dyn_o),
-    .re_i,
-    .raddr_i(qpn_i),
+    .re_i   (re_i || open_re_i),
+    .raddr_i(re_i ? qpn_i : open_qpn_i),
     .rdata_o(row_o)
   );
 

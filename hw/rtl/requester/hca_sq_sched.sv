@@ -71,7 +71,13 @@ module hca_sq_sched
   output logic [SlotW-1:0] early_slot_o,
   output wqe_idx_t         early_pi_o,
   output push_t            early_push_o,
-  output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
+  // Strobe: slot has a new QP, and this was posted to it; while hca_sq_open takes another one.
+  output logic             bind_o,
+  output logic [SlotW-1:0] bind_slot_o,
+  output logic [QpW-1:0]   bind_qpn_o,
+  output wqe_idx_t         bind_pi_o,
+  output push_t            bind_push_o,
+  input  logic             bind_ready_i,
   output logic [Slots-1:0] halt_o,       // strobe: the slot's QP may not send any more
   output logic             want_slot_o,  // a QP that may send waits and no slot is free
   output logic [Queues-1:0] waiting_o,  // queues with QPs: by SL, then by group
@@ -140,7 +146,8 @@ module hca_sq_sched
   // ---- First cycle: choose an event, read its row --------------------------------------------------
   assign req[EvRel]  = rel_valid_i;
   assign req[EvAck]  = ack_upd_valid_i;
-  assign req[EvBind] = bind_valid_q;
+  // A context write waits until no turn is under way, and none is prepared.
+  assign req[EvBind] = bind_valid_q && bind_ready_i && !qpc_wr_valid_i;
   assign req[EvDb]   = sq_db_valid_i;
   assign req[EvQpc]  = qpc_may_q;
   assign req[EvPlaced] = rd_placed_valid_i;
@@ -363,14 +370,17 @@ module hca_sq_sched
 
   always_comb begin
     kick_o = '0;
-    bind_o = '0;
     soft_o = '0;
     soft_o[row.slot]  = busy_q && is_plain && row.bound;
     kick_o[row.slot]  = busy_q && is_news && row.bound;
-    bind_o[ev_slot_q] = busy_q && is_bind;
     halt_o = (ev_q == EvQpc && !(ev_qpc_q.state inside {QpsRts, QpsSqd})) ? kick_o : '0;
   end
 
+  assign bind_o       = busy_q && is_bind;
+  assign bind_slot_o  = ev_slot_q;
+  assign bind_qpn_o   = ev_qpn_q;
+  assign bind_pi_o    = row.pi;
+  assign bind_push_o  = row.push;
   assign lift_o       = busy_q && is_due && row.bound;
   assign lift_slot_o  = row.slot;
   assign gone_o       = busy_q && is_rel;

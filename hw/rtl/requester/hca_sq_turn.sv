@@ -13,7 +13,15 @@ module hca_sq_turn
   input  logic [SlotW-1:0] slot_i,
   input  logic             begin_i,      // of a turn
   input  logic             read_i,       // the cycle behind it
-  input  logic             fresh_i,      // strobe: the slot's QP is seen for the first time
+  input  logic [Slots-1:0] bind_i,       // strobes: the slot has another QP
+  input  logic             asked_i,      // with bind_i: its WQEs have been asked for,
+  input  logic             set_i,        // strobe: the QP of set_slot_i has another context than then
+  input  logic [SlotW-1:0] set_slot_i,
+  output logic             asked_o,      // that still stands, and it is the first turn
+  input  logic             idle_i,       // nothing is posted that was not sent
+  input  logic             left_i,       // it is given back without a look: as it was
+  output logic             idle_o,
+  output logic             first_o,      // its first turn has not ended: what was kept before is void
   input  logic             plan_i,       // a packet is made next,
   input  logic             ends_i,       // the last one of the turn,
   input  logic             large_i,      // of this size
@@ -34,11 +42,15 @@ module hca_sq_turn
   logic [CountW-1:0] count_q, weight, weight_q;
   sq_gate_t          gate_q;
   logic [6:0]        quotas_q [Slots];
+  logic [Slots-1:0]  first_q, asked_q, idle_q;
   logic [6:0]        quota_q;   // packets since the slot was bound, saturating
   logic              stopped_q, unused_bits;
 
   assign unused_bits = ^{gate_q};
   assign none_o      = count_q == '0;
+  assign first_o     = first_q[slot_i];
+  assign asked_o     = asked_q[slot_i];
+  assign idle_o      = left_i ? idle_q[slot_i] : idle_i;
   assign shut_o      = gate_q.shut;
   // A large packet counts for many small ones: in a row they cost others no more time than a few large ones.
   assign weight      = large_i ? CountW'(Large) : CountW'(1);
@@ -52,10 +64,12 @@ module hca_sq_turn
       weight_q <= weight;
       full_o   <= count_q + weight >= (gate_i.urgent ? CountW'(4) : CountW'(Burst)) || ends_i;
     end
-    if (read_i) quota_q <= quotas_q[slot_i];
-    else if (fresh_i) quota_q <= '0;
+    if (read_i) quota_q <= first_o ? '0 : quotas_q[slot_i];
     else if (made_i && !quota_q[6]) quota_q <= quota_q + 7'd1;
-    if (over_i) quotas_q[slot_i] <= fresh_i ? '0 : quota_q;
+    if (over_i) quotas_q[slot_i] <= quota_q;
+    if (over_i) idle_q[slot_i] <= idle_i;
+    first_q <= (first_q & ~(Slots'(over_i) << slot_i)) | bind_i;
+    asked_q <= (asked_q & ~(Slots'(over_i) << slot_i) & ~(Slots'(set_i) << set_slot_i)) | (asked_i ? bind_i : '0);
   end
 
   // A wait is over if the fetcher has stopped; slots go back when others wait.

@@ -27,7 +27,7 @@ class Line:
         self.handed = False                     # its doors open soon
         self.fenced = None                      # the fence that covers it, or True: it is over
         self.old = 0                            # what hca_rx_ctrl knows of who has it
-        self.quiet = None                       # what was said of it last since it drains: that it rests
+        self.quiet = None                       # the answer to the last look at it since it drains
         self.drains_for = 0                     # cycles; not those in which hardware may not go on
         self.waited = None                      # for so long it drained, until its doors were opened
 
@@ -264,7 +264,8 @@ class Lines(MemoryPorts, Parks, Wants):
             line.handed = False
         elif shut:
             assert drain and not line.shut
-            assert line.qpn is None or (line.drain and line.quiet), "shut, and it was not said that it rests"
+            rests = self.hints[0] == (number, True)
+            assert line.qpn is None or (line.drain and (line.quiet or rests)), "shut, and it was not said that it rests"
         elif drain and not line.shut:
             assert not line.drain and line.qpn is not None and line.may_rest, "nobody drains, or one that stays"
             assert self.stayed(line) >= STAY, "it has just come"
