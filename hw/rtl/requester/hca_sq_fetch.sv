@@ -99,7 +99,7 @@ module hca_sq_fetch
   logic [BlkW:0]     popped_q [Slots];
   logic [Slots-1:0]  any_asked_q, any_written_q;
   logic [Slots-1:0]  level_q, drained_q;  // all that was asked for is written; a cycle later
-  logic [Slots-1:0]  err_q, exhausted_q, need_q, halted_q;
+  logic [Slots-1:0]  err_q, exhausted_q, need_q, halted_q, halt_q;
 
   typedef struct packed {
     logic [SlotW-1:0] slot;
@@ -146,7 +146,10 @@ module hca_sq_fetch
   assign exhausted_o = exhausted_q[slot_i] && drained_q[slot_i];
 
   // Nothing is asked for while a slot is exhausted: what this tells is true, if a cycle late.
-  always_ff @(posedge clk_i) drained_q <= level_q;
+  always_ff @(posedge clk_i) begin
+    drained_q <= level_q;
+    halt_q    <= halt_i;   // before the slot's next turn, and long before firmware fences what it has written
+  end
 
   // ---- Whose turn it is: found ahead, who needs it and then its number ----------------------------------
   logic [Slots-1:0] need_grant, found_q;
@@ -237,7 +240,7 @@ module hca_sq_fetch
       req_gen_q   <= gen_q[s_q];
     end
     fresh_q <= (fresh_q || state_q == StRead) && !restarts;
-    shut_q  <= err_q[s_q] || halted_q[s_q] || halt_i[s_q];
+    shut_q  <= err_q[s_q] || halted_q[s_q] || halt_q[s_q];
     rated_q <= rated_i[s_q];
   end
 
@@ -405,7 +408,7 @@ module hca_sq_fetch
       any_asked_q   <= '0;
       any_written_q <= '0;
     end else begin
-      halted_q <= halted_q | halt_i;
+      halted_q <= halted_q | halt_q;
       if (forward) any_asked_q[s_q] <= 1'b1;
       if (rsp_write || copy_first) any_written_q[wr_slot] <= 1'b1;
       // What is copied leaves a slot level.

@@ -118,7 +118,7 @@ module hca_sq_sched
   logic [QpW-1:0]   ev_qpn_q;
   logic [SlotW-1:0] ev_slot_q;
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
-  logic             ev_hand_q, ev_idle_q, ev_restores_q;  // restores, EvQpc: goes on where it was
+  logic             ev_hand_q, ev_idle_q, ev_restores_q, ev_empty_q;  // the last two of EvQpc: goes on; empty
   logic [LaneW-1:0] ev_sl_q;
   wqe_idx_t         ev_pi_q;
   push_t            ev_push_q;
@@ -267,6 +267,8 @@ module hca_sq_sched
       ev_ack_q.rd_done       <= qpc_wr_i.qpc.rd_done;
       ev_pi_q                <= qpc_wr_i.qpc.sq_pi;
       ev_restores_q          <= qpc_wr_i.qpc.restores;
+      ev_empty_q             <= qpc_wr_i.init_sq
+                                && (!qpc_wr_i.qpc.restores || qpc_wr_i.qpc.sq_pi == qpc_wr_i.qpc.una_wqe);
     end
   end
 
@@ -327,7 +329,7 @@ module hca_sq_sched
       row_new.held  = held_i[ev_slot_q];
     end
     if (is_due) row_new.held = 1'b0;
-    wants = ((is_news || (is_plain && !row.idle)) && !row.bound && !row.queued)
+    wants = (((is_news && !(ev_q == EvQpc && ev_empty_q)) || (is_plain && !row.idle)) && !row.bound && !row.queued)
             || (ev_q == EvBind && !is_bind)
             || (is_rel && (ev_flag_q || active_i[ev_slot_q]))
             || (is_due && row.queued);
@@ -377,10 +379,8 @@ module hca_sq_sched
   end
 
   assign bind_o       = busy_q && is_bind;
-  assign bind_slot_o  = ev_slot_q;
-  assign bind_qpn_o   = ev_qpn_q;
-  assign bind_pi_o    = row.pi;
-  assign bind_push_o  = row.push;
+  assign {bind_slot_o, bind_qpn_o} = {ev_slot_q, ev_qpn_q};
+  assign {bind_pi_o, bind_push_o}  = {row.pi, row.push};
   assign lift_o       = busy_q && is_due && row.bound;
   assign lift_slot_o  = row.slot;
   assign gone_o       = busy_q && is_rel;
