@@ -123,7 +123,7 @@ module hca_sq_fetch
   push_t             push_row_q;
   logic [GenW-1:0]   req_gen_q;
   // What follows from it.
-  logic [PosW-1:0]   wrap_mask, slot_in_ring, end_idx, stride_blocks;
+  logic [PosW-1:0]   wrap_mask, slot_in_ring, end_idx, stride_blocks, sums, carries;
   logic [63:0]       addr_q;
   logic [PosW-1:0]   avail, to_end, avail_q, ring_top;
   logic [3:0]        size, size_q, to_boundary, avail_few_q, to_end_few_q, room_few_q;
@@ -285,8 +285,11 @@ module hca_sq_fetch
 
   // ---- Push slots ------------------------------------------------------------------------------------
   assign pushed     = push_row_q.valid && alone_q && avail_q == stride_blocks;
+  // One WQE behind the position: whether a sum is a number is known without adding. If it is, these carry.
+  assign sums       = pos_q ^ stride_blocks ^ end_idx;
+  assign carries    = (((pos_q | stride_blocks) & ~end_idx) | (pos_q & stride_blocks)) << 1;
   assign early_go   = taken_q.valid && state_q == StJudge && fresh_q && alone_q && ample
-                      && pos_q == ((end_idx - stride_blocks) & wrap_mask) && !shut_q;
+                      && ((sums ^ carries) & wrap_mask) == '0 && !shut_q;
   assign copy       = state_q == StCopy && fresh_q;
   assign copy_next  = (state_q == StCopy) ? copy_blk_q + 1'b1 : '0;
   assign copy_first = copy && copy_blk_q == '0;

@@ -45,29 +45,22 @@ module hca_sq_next #(
   end
 
   // ---- One of them ----------------------------------------------------------------------------------
-  localparam int unsigned Size   = 8;
-  localparam int unsigned Groups = (Queues + Size - 1) / Size;
-
-  logic [Groups-1:0][Size-1:0] from, below;   // there is one below
-  logic [Groups-1:0] some;
-  logic [Queues-1:0] grant, above;
-  logic [QueueW-1:0] idx;
+  logic [Queues-1:0] negated, grant, above;
+  logic [QueueW-1:0] idx, unused_behind;
   logic              may, offer;  // one that takes a slot, if there is one; it will be popped
+  logic              none, unused_note, unused_wraps, unused_behind_note;
 
-  // Groups below, and the own one's bits below, side by side: a chain over all is longer.
-  assign from = (Groups*Size)'(from_q);
-  for (genvar g = 0; g < int'(Groups); g++) begin : gen_group
-    assign some[g] = from[g] != '0;
-    for (genvar i = 0; i < int'(Size); i++) begin : gen_bit
-      assign below[g][i] = (some & ~({Groups{1'b1}} << g)) != '0 || (from[g] & ~({Size{1'b1}} << i)) != '0;
-    end
-  end
-  assign above   = Queues'(below);
-  assign grant   = from_q & ~above;
+  // A chain for all that hangs on each queue, and its number found beside it.
+  assign negated = ~from_q + 1'b1;
+  assign grant   = from_q & negated;             // lowest set bit
+  assign above   = (from_q | negated) & ~grant;  // all above it
   assign may     = !valid_o && seen_q && !sort_valid_i && free_i && (from_q & emptied_q) == '0;
-  assign offer   = may && from_q != '0;
+  assign offer   = may && !none;
 
-  hca_onehot_index #(.N(Queues)) u_idx (.onehot_i(grant), .idx_o(idx));
+  hca_low_index #(.N(2 ** QueueW)) u_low (
+    .bits_i((2 ** QueueW)'(from_q)), .notes_i('0), .place_i('0), .none_o(none), .idx_o(idx), .note_o(unused_note),
+    .wraps_o(unused_wraps), .behind_o(unused_behind), .behind_note_o(unused_behind_note)
+  );
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
