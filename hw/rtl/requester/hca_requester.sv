@@ -169,10 +169,7 @@ module hca_requester
     .slot_push_o  (slot_push),
     .active_i     (active),
     .kick_o       (kick),
-    .early_o      (early),
-    .early_slot_o (early_slot),
-    .early_pi_o   (early_pi),
-    .early_push_o (early_push),
+    .early_o      (early), .early_slot_o(early_slot), .early_pi_o(early_pi), .early_push_o(early_push),
     .bind_o       (binds), .bind_slot_o(bind_slot), .bind_qpn_o(bind_qpn), .bind_pi_o(bind_pi), .bind_push_o(bind_push),
     .bind_ready_i (bind_ready),
     .halt_o       (halt),
@@ -235,6 +232,10 @@ module hca_requester
     cc_debt_t       debt;
     logic           wait_valid, wait_ready, in_line;
     logic [QpW-1:0] wait_qpn;
+    logic           made_q;   // a packet, a cycle ago: before the next one is looked at, or another QP is read
+    logic [12:0]    bytes_q;
+
+    always_ff @(posedge clk_i) {made_q, bytes_q} <= {made_valid_o && !rst_i, made_o.bytes};
 
     hca_cc_pace u_pace (
       .clk_i, .rst_i, .now_i,
@@ -243,8 +244,8 @@ module hca_requester
       .re_i        (ctx_re && cc_on != '0),
       .qpn_i       (slot_qpn),
       .port_i      (PortW'(path.sl >> 4)),
-      .made_i      (made_valid_o),
-      .bytes_i     (made_o.bytes),
+      .made_i      (made_q),
+      .bytes_i     (bytes_q),
       .paced_o     (paced),
       .held_o      (held),
       .debt_o      (debt),

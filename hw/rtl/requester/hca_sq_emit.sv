@@ -328,7 +328,7 @@ module hca_sq_emit
   assign deaf_o        = at_q[StEnd] && (end_now == EndWait || (park_o && news.idle));
   assign ctx_re_o      = at_q[StLoad];
   assign rel_valid_o   = at_q[StRel];
-  assign rel_requeue_o = end_q == EndRequeue;
+  assign rel_requeue_o = end_q == EndRequeue && !left_q;
   assign leave         = next_take_o && next_parked_i;
   assign visits_o      = busy_o && !left_q;
   assign restart       = (redo_o && (fresh_i || fetch_err || !(same || begun_q))) || (rel_valid_o && rel_ready_i)
@@ -431,7 +431,6 @@ module hca_sq_emit
     if (at_q[StCheck]) end_q <= blocked ? EndPark : EndAgain;
     if (at_q[StWqe]) end_q <= (direct && !blocked) ? EndAgain : EndPark;
     if (pkt_end) end_q <= end_pkt;
-    if (leave) end_q <= EndRelease;
   end
 
   // ---- WQE blocks -----------------------------------------------------------------------------------

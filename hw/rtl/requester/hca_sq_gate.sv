@@ -72,6 +72,7 @@ module hca_sq_gate
   logic [QueueW-1:0] gate_q, drop_gate;   // of slot_i
   logic [Slots-1:0]  gates;
   logic [Slots-1:0]  slot_at, drop_at;
+  logic              slot_gate_q;  // of slot_i, a cycle ago: it stops in the second cycle of its turn at the earliest
   logic              few, keep_new, keep_may, keep_gate, keep_now, drop_slot;
   // What is set was there a cycle ago; two cycles ago; and its slot was kept.
   logic              set_q, was_set_q, drop_q;
@@ -97,7 +98,7 @@ module hca_sq_gate
   assign first_o  = open_o & (kept_q | late_q);
   assign few      = count_q < (SlotW + 1)'(Slots / 2);
   assign keep_new = !has_kept_q[gate_q] && few;
-  assign keep_may = stopped_i && few && !gates_q[slot_i];
+  assign keep_may = stopped_i && few && !slot_gate_q;
   assign keep_gate = kept_q[slot_i] || keep_new;
   assign keep_o   = keep_gate || gates_q[slot_i];
   assign keep_now = keep_may && !has_kept_q[gate_q];
@@ -123,7 +124,7 @@ module hca_sq_gate
       count_q    <= '0;
     end else begin
       set_q  <= set_i;
-      late_new_q <= stopped_i && gates_q[slot_i];
+      late_new_q <= stopped_i && slot_gate_q;
       drop_q <= set_q && kept_q[set_slot_q] && !(drop_q && drop_slot_q == set_slot_q);
       kept_q     <= (kept_q & ~({Slots{drop_q}} & drop_at) & ~({Slots{done_i}} & slot_at))
                     | ({Slots{keep_now}} & slot_at);
@@ -179,6 +180,7 @@ module hca_sq_gate
     if (late_new_q) late_q[late_slot_q] <= 1'b1;
     if (dry_i) dry_q[slot_i] <= 1'b1;
     gates_q <= gates;
+    slot_gate_q <= gates_q[slot_i];
     open_o  <= gates & ~(dry_q & {Slots{full_i}});
     rated_o <= grouped_q;
   end
