@@ -5,7 +5,9 @@
 // has sent goes to hca_cc_react, together with what found no room there before.
 module hca_cc_pace
   import hca_pkg::*;
-(
+#(
+  parameter bit ReadsApart = 1'b0   // nobody looks at held_o in a cycle with re_i
+) (
   input  logic               clk_i,
   input  logic               rst_i,
   input  logic [63:0]        now_i,
@@ -122,7 +124,7 @@ module hca_cc_pace
 
   assign rest     = {1'b0, debt_q} - {1'b0, drained};
   assign paced_o  = known_q && on && rate_q.rate != CcRateW'(CcRateFull);
-  assign held_o   = owed_ok_q && !re_i && paced_o && owed_q > CcAhead;
+  assign held_o   = owed_ok_q && (ReadsApart || !re_i) && paced_o && owed_q > CcAhead;
   assign debt_o   = '{debt: owed_q, rate: rate_q.rate};
   assign owed_new = owed_q + (CcDebtW'(bytes_i) << CcRateFracW);
 

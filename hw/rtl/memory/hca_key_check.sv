@@ -1,6 +1,6 @@
 // The rules of a memory key, combinational: may this segment use this row of the MPT, and where inside
 // the region is it? What must be inside is chk_bytes. Each rule has a verdict of its own: which one counts if several
-// are broken is for whoever has the time (verdict_of).
+// are broken is for whoever has the time (verdict_of). That of the list counts where there is one (paged_o).
 module hca_key_check
   import hca_pkg::*;
   import hca_key_pkg::*;
@@ -49,14 +49,15 @@ module hca_key_check
   // A window of type 2 is no key for any other QP (type 2B).
   assign row_ok   = mpt_i.valid && own && (!mpt_i.is_window || !mpt_i.is_type_2 || qp_same);
 
-  assign paged_o = mpt_i.page_shift != 6'(DirectPageShift) && !mpt_i.is_null;
+  // What has the upper bit is refused unless it says that there are no pages: where va lies hangs on this one bit.
+  assign paged_o = !mpt_i.page_shift[5] && !mpt_i.is_null;
   // 12 to 30, said as bits: comparisons would be chains of gates behind the row.
   assign size_ok = !mpt_i.page_shift[5] && (mpt_i.page_shift[4] || (&mpt_i.page_shift[3:2]))
                    && !(&mpt_i.page_shift[4:0]);
-  assign page_ok = !paged_o || size_ok;
+  assign page_ok = mpt_i.page_shift == 6'(DirectPageShift) || mpt_i.is_null || size_ok;
 
-  if (MinPageShift != 12 || MaxPageShift != 30) begin : gen_bad_sizes
-    $error("hca_key_check: size_ok says 12 to 30");
+  if (MinPageShift != 12 || MaxPageShift != 30 || DirectPageShift < 32) begin : gen_bad_sizes
+    $error("hca_key_check: size_ok says 12 to 30, paged_o that no size is 32 or more");
   end
 
   // A window grants access to the peer only (an R_Key, never an L_Key).
@@ -103,7 +104,7 @@ module hca_key_check
     pd:     !pd_same && seg_i.pd != 24'(PdAny),
     right:  !right_ok,
     bounds: !range_ok,
-    list:   paged_o && sum[64]
+    list:   sum[64]
   };
 
   logic unused_bits;

@@ -10,7 +10,7 @@ package hca_key_pkg;
     logic pd;
     logic right;
     logic bounds;
-    logic list;     // its page list would begin behind the end of all numbers
+    logic list;     // its page list, if it has one, would begin behind the end of all numbers
   } key_faults_t;
 
   // In this order.

@@ -3,8 +3,8 @@
 //
 //   hca_line_cache: keys | stage 1: check | stage 2: cut at 4 KiB | hca_line_cache: pages | stage 3: cut into chunks
 //
-// Keys and page lists are in host memory; lines of them are kept here. First chunk three cycles after the segment if
-// its key is here, four if its page is, too. One chunk per cycle, so one-chunk segments pass at one per cycle.
+// Keys and page lists are in host memory; lines of them are kept here. First chunk four cycles after the segment if
+// its key is here, five if its page is, too. One chunk per cycle, so one-chunk segments pass at one per cycle.
 module hca_xlate
   import hca_pkg::*;
   import hca_key_pkg::*;
@@ -69,10 +69,10 @@ module hca_xlate
     end
   end
 
-  logic             s1_failed;
-  logic [DataW-1:0] s1_row;
+  logic             s1_failed, key_comes, key_room, key_failed;
+  logic [DataW-1:0] key_row;
   mpt_t             s1_mpt;
-  assign s1_mpt = s1_row[$bits(mpt_t)-1:0];
+  wish_t            key_wish;
 
   hca_line_cache #(
     .Lines (KeyCacheLines),
@@ -90,11 +90,11 @@ module hca_xlate
     .in_func_i  (seg_i.func),
     .in_base_i  (tbl.base),
     .in_note_i  (wish),
-    .out_valid_o(s1_valid),
-    .out_ready_i(s1_move),
-    .out_data_o (s1_row),
-    .out_err_o  (s1_failed),
-    .out_note_o (s1),
+    .out_valid_o(key_comes),
+    .out_ready_i(key_room),
+    .out_data_o (key_row),
+    .out_err_o  (key_failed),
+    .out_note_o (key_wish),
     .idle_o     (),
     .forget_valid_i(forget_valid_i[0]),
     .forget_ready_o(forget_ready_o[0]),
@@ -110,7 +110,15 @@ module hca_xlate
     .rsp_i      (line_rsp_i[0])
   );
 
-  // ---- Stage 1: the row is here --------------------------------------------------------------------
+  // ---- Stage 1: the row is here, out of a register: its rules are sums behind sums ----------------------
+  assign key_room = !s1_valid || s1_move;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) s1_valid <= 1'b0;
+    else if (key_room) s1_valid <= key_comes;
+    if (key_room) {s1_mpt, s1_failed, s1} <= {key_row[$bits(mpt_t)-1:0], key_failed, key_wish};
+  end
+
   key_faults_t s1_faults, key_faults;
   logic        key_paged, s1_translated;
   logic [63:0] key_pos;
@@ -152,7 +160,7 @@ module hca_xlate
 
   typedef struct packed {
     key_faults_t     faults;
-    logic            wants;     // a page
+    logic            paged;
     logic            discards;
     logic            last;
     logic            has_bytes;
@@ -173,11 +181,12 @@ module hca_xlate
   logic [63:0] s2_addr, s2_page;
   logic [12:0] s2_to_cut, s2_upto;
   logic [13:0] s2_last_at;    // last byte, from the boundary before the first one on
+  key_faults_t s2_faults;
   logic        s2_ok, s2_beyond, s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
 
   always_comb begin
     s1_span.faults    = s1_faults;
-    s1_span.wants     = s1_translated && s1.seg.len_bytes != '0;
+    s1_span.paged     = s1_translated;
     s1_span.discards  = !s1.free && s1_mpt.is_null;
     s1_span.last      = s1.seg.last;
     s1_span.has_bytes = s1.seg.len_bytes != '0;
@@ -217,14 +226,19 @@ module hca_xlate
 
   // The smallest page ends where a piece does, so a piece is in one page, whatever its size. Said by the last byte, for
   // then a single bit says whether a segment goes on. Two pieces, three of a long frame.
-  assign s2_ok          = s2.faults == '0;
+  // Where a page list would begin is said behind the longest sum: whether there is one is asked a stage later.
+  always_comb begin
+    s2_faults      = s2.faults;
+    s2_faults.list = s2.faults.list && s2.paged;
+  end
+  assign s2_ok          = s2_faults == '0;
   assign s2_last_at     = 14'(s2.less) + 14'(s2.addr[11:0]);
   assign s2_upto        = s2.less + 13'(s2.addr[5:0]);
   assign s2_to_cut      = 13'd4096 - 13'(s2.addr[11:0]);
   assign s2_beyond      = s2.has_bytes && (s2_again_q ? s2_rest_q[12] : s2_last_at[13:12] != '0);
   assign s2_addr        = s2_again_q ? {s2_next_q, 12'd0} : s2.addr;
   assign s2_page        = s2_addr >> s2.shift[4:0];   // MaxPageShift, where a page is wanted
-  assign s2_wants_page  = s2_ok && s2.wants;
+  assign s2_wants_page  = s2_ok && s2.paged && s2.has_bytes;
   assign s2_final       = !s2_ok || !s2_beyond;
   assign past_cache     = !s2_wants_page && cache_idle;
   assign s2_take        = s2_valid && (past_cache ? s3_room : cache_ready);
@@ -236,7 +250,7 @@ module hca_xlate
   endfunction
 
   always_comb begin
-    s2_out           = '{err: verdict_of(s2.faults), discards: s2.discards, seg_last: s2_final,
+    s2_out           = '{err: verdict_of(s2_faults), discards: s2.discards, seg_last: s2_final,
                          last: s2_final && s2.last, has_bytes: s2_ok && s2.has_bytes, fits: 1'b1, func: s2.func,
                          len_bytes: '0, end_at: '0, shift: s2.shift, addr: s2_addr};
     unique case ({s2_again_q, s2_beyond})

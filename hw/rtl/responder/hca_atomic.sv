@@ -64,7 +64,7 @@ module hca_atomic
     return digest;
   endfunction
 
-  logic               op_valid, alloc, full, hit, flush, waits;  // waits: writes before a FLUSH may be to come
+  logic               op_valid, alloc, full, hits, flush, waits;  // waits: writes before a FLUSH may be to come
   at_op_t             op;
   logic [IdxW:0]      head_q, tail_q;
   logic [Entries-1:0] head_at, tail_at;
@@ -75,7 +75,7 @@ module hca_atomic
   logic [63:3]        addrs [Entries];         // a RAM of LUTs
   digest_t            op_digest, look_digest;
   logic [IdxW-1:0]    match_idx, head, tail;
-  logic               looked_q, found_q, same; // what the look has found: an entry of this digest
+  logic               looked_q, found_q;       // what the look has found: an entry of this digest
   logic [Entries-1:0] match_q;
   logic [IdxW-1:0]    match_idx_q;
 
@@ -100,7 +100,6 @@ module hca_atomic
   assign full = head == tail && head_q[IdxW] != tail_q[IdxW];
   assign flush = op.cas && op.stores;
   assign waits = flush && (live_q & ~flush_q) != '0;
-  assign hit  = found_q && same && !flush;
 
   assign op_digest   = digest_of(op.addr[63:8]);
   assign look_digest = digest_of(look_block_i);
@@ -118,10 +117,12 @@ module hca_atomic
     .idx_o   (match_idx)
   );
 
-  hca_same #(.Width(61)) u_same (
-    .a_i   (op.addr),
-    .b_i   (addrs[match_idx_q]),
-    .same_o(same)
+  // Whether it may begin behind what was found goes along with the comparison, in its carries.
+  logic misses, may_hit;
+  hca_same #(.Width(62)) u_same (
+    .a_i   ({1'b1, op.addr}),
+    .b_i   ({may_hit, addrs[match_idx_q]}),
+    .same_o(hits)
   );
 
   // The look comes again as long as an entry is in the way, or the operation that it found something for cannot begin.
@@ -135,13 +136,11 @@ module hca_atomic
     end
   end
 
-  // Whether the address is the same comes last.
-  logic misses, may_hit;
   assign may_hit        = looked_q && !full && found_q && !flush;
   assign misses         = looked_q && !full && (!found_q || flush) && !waits;
   assign rd_req_valid_o = misses;
   assign rd_req_o       = '{func: op.func, addr: {op.addr, 3'd0}, len_bytes: 10'd8};
-  assign alloc          = (may_hit && same) || (misses && rd_req_ready_i);
+  assign alloc          = hits || (misses && rd_req_ready_i);
   assign hold_o         = (op_valid && !flush) || near != '0;
 
   // ---- The oldest one: first its value, then what becomes of it ----------------------------------------
@@ -156,7 +155,7 @@ module hca_atomic
   work_t begun_work_q;
   always_ff @(posedge clk_i) begin
     begun_q      <= alloc && !rst_i;
-    begun_work_q <= {hit, match_idx_q, op};
+    begun_work_q <= {hits, match_idx_q, op};
   end
 
   hca_fifo #(
@@ -239,10 +238,10 @@ module hca_atomic
       if (finish) head_q <= head_q + 1'b1;
       live_q <= (live_q & ~(head_at & {Entries{finish}})) | (tail_at & {Entries{alloc}});
     end
+    // Nothing takes its value from a FLUSH.
+    newest_q <= (newest_q & ~(match_q & {Entries{hits}}) & ~(tail_at & {Entries{alloc}}))
+                | (tail_at & {Entries{alloc && !flush}});
     if (alloc) begin
-      // Nothing takes its value from a FLUSH.
-      if (hit) newest_q <= newest_q & ~match_q;
-      newest_q[tail] <= !flush;
       flush_q[tail]  <= flush;
       func_q[tail]   <= op.func;
       digest_q[tail] <= op_digest;

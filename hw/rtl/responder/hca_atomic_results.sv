@@ -55,9 +55,9 @@ module hca_atomic_results
 
   row_t              row, row_new, found_row;
   word_t [Slots:0]   words, words_new;
-  logic [Slots-1:0]  match, match_q;   // match_q: none of a block that is another QP's
+  logic [Slots-1:0]  next_at, match, match_q;   // match_q: none of a block that is another QP's
   logic [Slots:0]    we;
-  logic              find_q, add_q, clear_q, own, row_we, late_q, unused_bits;
+  logic              find_q, add_q, clear_q, own, goes_on, row_we, late_q, unused_bits;
   row_t              late_row_q, row_q;   // what was written in the cycle in which the row was read
   logic [QpW-1:0]    qpn_q;
   logic [23:0]       psn_q;
@@ -108,19 +108,22 @@ module hca_atomic_results
     .rdata_o(words)
   );
 
-  assign own      = row_q.has && words[Slots].owner.qpn == qpn_q;
+  // Whose block it is comes out of the RAM: all that hangs on it is there before, for either answer.
+  hca_same #(.Width(QpW + 1)) u_own (.a_i({1'b1, qpn_q}), .b_i({row_q.has, words[Slots].owner.qpn}), .same_o(own));
+  assign next_at  = Slots'(1) << row_q.next;
+  assign goes_on  = own && !row_q.empty;
   assign block    = own ? row_q.block : fresh_q;
-  assign put_slot = (own && !row_q.empty) ? row_q.next : '0;
+  assign put_slot = row_q.next & {SlotW{goes_on}};
 
   always_comb begin
     words_new = '0;
     words_new[Slots].owner.qpn = qpn_q;
-    for (int unsigned s = 0; s < Slots; s++) words_new[s].tag = '{valid: SlotW'(s) == put_slot, psn: psn_q};
-    we = (own && !row_q.empty) ? (Slots + 1)'(1) << put_slot : '1;
+    for (int unsigned s = 0; s < Slots; s++) words_new[s].tag = '{valid: goes_on ? next_at[s] : s == 0, psn: psn_q};
+    we = {1'b0, next_at} | {Slots + 1{!goes_on}};
   end
 
   always_comb begin
-    row_new = '{has: 1'b1, empty: 1'b0, block: block, next: put_slot + 1'b1};
+    row_new = '{has: 1'b1, empty: 1'b0, block: block, next: goes_on ? row_q.next + 1'b1 : SlotW'(1)};
     if (clear_q) row_new = '{has: row.has, empty: 1'b1, block: row.block, next: '0};
   end
   assign row_we = add_q || clear_q;
@@ -135,7 +138,7 @@ module hca_atomic_results
     for (int unsigned s = 0; s < Slots; s++) match[s] = words[s].tag.valid && words[s].tag.psn == psn_i;
   end
   always_ff @(posedge clk_i) begin
-    match_q      <= (own && !row_q.empty) ? match : '0;
+    match_q      <= goes_on ? match : '0;
     look_block_q <= row_q.block;
   end
   assign found_o     = match_q != '0;

@@ -35,12 +35,14 @@ module hca_resp_jobs
 );
 
   logic [PlaceW-1:0] free_q, free_head;   // the first free place
+  logic [PlaceW-1:0] put_at;              // of put_i: it never comes while the RAM says which one is the first
   logic [PlaceW:0]   fresh_q, count_q;    // places never taken begin at fresh_q; free places of both kinds
   logic                 is_fresh, refill_q;  // free_q is what the RAM says now
 
   assign is_fresh  = fresh_q != (PlaceW + 1)'(Places);
   assign free_head = refill_q ? next_o : free_q;
   assign new_o     = is_fresh ? fresh_q[PlaceW-1:0] : free_head;
+  assign put_at    = is_fresh ? fresh_q[PlaceW-1:0] : free_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -68,7 +70,7 @@ module hca_resp_jobs
     .waddr_i(free_i ? free_tail_i : from_i),
     .wdata_i(free_i ? free_head : to_i),
     .re_i   (get_i || (put_i && !is_fresh)),
-    .raddr_i(get_i ? head_i : free_head),
+    .raddr_i(get_i ? head_i : free_q),
     .rdata_o(next_o)
   );
 
@@ -78,7 +80,7 @@ module hca_resp_jobs
   ) u_jobs (
     .clk_i,
     .we_i   (put_i || set_i),
-    .waddr_i(set_i ? head_i : new_o),
+    .waddr_i(set_i ? head_i : put_at),
     .wdata_i(put_job_i),
     .re_i   (get_i),
     .raddr_i(head_i),
@@ -89,6 +91,7 @@ module hca_resp_jobs
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
       assert (32'(put_i) + 32'(set_i) + 32'(get_i) + 32'(free_i) < 2) else $error("hca_resp_jobs: two at a time");
+      assert (!put_i || !refill_q) else $error("hca_resp_jobs: a place is taken while the next one is read");
       assert (!link_i || !(get_i || free_i)) else $error("hca_resp_jobs: a link beside a walk");
       assert (!put_i || count_q != '0) else $error("hca_resp_jobs: no place is free");
       assert (count_q <= (PlaceW + 1)'(Places)) else $error("hca_resp_jobs: a place came back twice");

@@ -44,8 +44,16 @@ module hca_resp_list
 );
 
   logic [23:0] head_psn;
+  logic [JobCountW-1:0] more, fewer;   // jobs
   logic        full, empty, begun, newer, unsent, between, to_main, alone, back;
 
+  // In gates: open synthesis finds `empty` inside a carry chain, and lets all wait for it.
+  always_comb begin
+    for (int unsigned b = 0; b < JobCountW; b++) begin
+      more[b]  = list_i.count[b] ^ ((~list_i.count & JobCountW'((1 << b) - 1)) == '0);
+      fewer[b] = list_i.count[b] ^ ((list_i.count & JobCountW'((1 << b) - 1)) == '0);
+    end
+  end
   assign empty     = list_i.count == '0;
   assign full      = list_i.count == JobCountW'(MaxDestRdAtomic) || (!empty && !more_i);
   assign begun     = list_i.partly || goes_on_o;
@@ -88,7 +96,7 @@ module hca_resp_list
 
   always_comb begin
     with_o = list_i;
-    if (add_o) with_o.count = list_i.count + 1'b1;
+    if (add_o) with_o.count = more;
     if (at_takes) with_o.at_psn = psn_i;
     if (main_takes) with_o.main_psn = psn_i;
     if (put_end) with_o.newest_psn = last_psn_i;
@@ -113,7 +121,7 @@ module hca_resp_list
     sent_o.last_psn = job_last_psn_i;
     if (is_last_i) begin
       sent_o.partly = 1'b0;
-      sent_o.count  = list_i.count - 1'b1;
+      sent_o.count  = fewer;
       sent_o.head   = next_i;
       if (list_i.replaying && list_i.head == list_i.replay_tail) begin
         sent_o.replaying = 1'b0;

@@ -50,7 +50,7 @@ module hca_resp_pace
     if (take_i) qpn_q <= qpn_i;
   end
 
-  hca_cc_pace u_pace (
+  hca_cc_pace #(.ReadsApart(1'b1)) u_pace (
     .clk_i, .rst_i, .now_i, .cc_i, .rate_wr_i,
     .re_i   (take_i && on != '0),
     .qpn_i, .port_i, .made_i, .bytes_i,

@@ -70,6 +70,7 @@ module hca_resp_sched
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
   logic           take, push, row_we, send_read;
   logic [Queues-1:0] resort;
+  logic [RateGroups-1:0] rate_open;
   logic           txp_free, seg_free, ack_free;
   logic           found, found_q, lost;  // lost: it comes again, and is too old to be here
   logic [63:0]    result;
@@ -131,7 +132,8 @@ module hca_resp_sched
   logic [15:0] done_seq_q;    // of the newest one that had passed in the cycle before
   logic        has_jobs, last_above, last_upto;
 
-  assign open       = sl_open_i[ctx.lane] && (ctx.group == '0 || rate_open_i[ctx.group]);
+  assign rate_open  = rate_open_i | RateGroups'(1);   // who has no group is in one that is open
+  assign open       = sl_open_i[ctx.lane] && rate_open[ctx.group];
   // A NAK that has itself moved the QP to ERR still goes out, behind the READs that came before it.
   assign last_word  = ctx.state == QpsErr && row.ack && row.ack_syndrome[6:5] == 2'b11
                       && !(row.ack_syndrome inside {NakPsnSequence, NakSelective});

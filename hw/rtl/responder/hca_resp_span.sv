@@ -15,13 +15,11 @@ module hca_resp_span
   localparam int unsigned Mtus = 32'(MtuBytes4096) + 1;
 
   logic                  none, none_q, unused_bits;
-  logic [31:0]           reach;     // the last byte
-  logic [11:0]           reach_q;
+  logic [11:0]           reach_q;   // the last byte
   logic [Mtus-1:0]       only, only_q;
   logic [Mtus-1:0][23:0] last_q;
 
   assign none        = rsp_i.atomic || rsp_i.len_bytes == '0;
-  assign reach       = none ? '0 : rsp_i.len_bytes - 32'd1;
   assign unused_bits = ^rsp_i;
 
   // As no difference: a chain for each MTU would be as long as all 32 bits.
@@ -32,13 +30,24 @@ module hca_resp_span
     end
   end
 
+  // Whole MTUs in all of its bytes, one more if they leave something, and one less: a row of gates in front of one
+  // chain. Of the last byte it would be a chain to find that, and another one.
+  function automatic logic [23:0] last_psn(input logic [23:0] psn, input logic [31:0] len_bytes, input logic no_bytes,
+                                           input logic [2:0] mtu);
+    logic [23:0] whole;
+    logic        rest;
+    whole = 24'(len_bytes >> mtu_shift(mtu)) & {24{!no_bytes}};
+    rest  = no_bytes || (13'(len_bytes) & (mtu_bytes(mtu) - 13'd1)) != '0;
+    return ~(psn ^ whole) + {psn[22:0] | whole[22:0], rest};
+  endfunction
+
   always_ff @(posedge clk_i) begin
     if (take_i) begin
       none_q  <= none;
-      reach_q <= reach[11:0];
+      reach_q <= rsp_i.len_bytes[11:0] - 12'd1;
       for (int unsigned m = 0; m < Mtus; m++) begin
         only_q[m] <= only[m];
-        last_q[m] <= rsp_i.psn + 24'(reach >> mtu_shift(3'(m)));
+        last_q[m] <= last_psn(rsp_i.psn, rsp_i.len_bytes, none, 3'(m));
       end
     end
   end

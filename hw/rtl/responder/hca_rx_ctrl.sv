@@ -133,9 +133,7 @@ module hca_rx_ctrl
   pipe_msg_t tmr_msg;
   flush_t    flush, flush_q, flush_left;
 
-  hca_rx_msgs #(
-    .N(6)
-  ) u_msgs (
+  hca_rx_msgs #(.N(6), .Flushing(6'b001100)) u_msgs (   // doorbells and firmware ask for flushes
     .clk_i, .rst_i,
     .in_valid_i  ({msg_gather_valid_i, msg_requester_valid_i, msg_doorbell_valid_i, msg_mgmt_valid_i,
                    msg_mw_valid_i, tmr_valid}),

@@ -7,6 +7,7 @@ module hca_rx_msgs
   import hca_pkg::*, hca_rx_pkg::*;
 #(
   parameter int unsigned N = 5,  // ordinary sources
+  parameter logic [N-1:0] Flushing = '1,  // those that may ask for a flush
   localparam int unsigned IdxW = $clog2(N + 1)
 ) (
   input  logic              clk_i,
@@ -70,7 +71,7 @@ module hca_rx_msgs
   always_comb begin
     req[N] = exec_valid;
     for (int unsigned i = 0; i < N; i++) begin
-      flush[i] = in_valid_i[i] && (in_i[i].kind == MsgFlushSq || in_i[i].kind == MsgFlushRq);
+      flush[i] = Flushing[i] && in_valid_i[i] && (in_i[i].kind == MsgFlushSq || in_i[i].kind == MsgFlushRq);
       req[i]   = in_valid_i[i] && !flush[i];
     end
   end
@@ -107,6 +108,10 @@ module hca_rx_msgs
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!valid_q || (req & grant_q) != '0) else $error("hca_rx_msgs: a message was taken back");
     if (!rst_i) assert (!out_ready_i || valid_q) else $error("hca_rx_msgs: nothing to take");
+    for (int unsigned i = 0; i < N; i++) begin
+      if (!rst_i) assert (Flushing[i] || !in_valid_i[i] || !(in_i[i].kind inside {MsgFlushSq, MsgFlushRq}))
+        else $error("hca_rx_msgs: source %0d asks for a flush", i);
+    end
   end
   `endif
 
@@ -138,7 +143,7 @@ module hca_rx_msgs
   always_comb begin
     add = inner_item_q & {$bits(flush_t){flush_grant[N]}};
     for (int unsigned i = 0; i < N; i++) begin
-      add |= {in_i[i].qpn, in_i[i].kind == MsgFlushSq} & {$bits(flush_t){flush_grant[i]}};
+      add |= {in_i[i].qpn, in_i[i].kind == MsgFlushSq} & {$bits(flush_t){Flushing[i] && flush_grant[i]}};
     end
   end
 

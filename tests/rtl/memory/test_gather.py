@@ -221,7 +221,7 @@ async def failed_packet_between_good_ones(dut):
 
 @cocotb.test()
 async def latency(dut):
-    """Descriptor to read request 4 cycles; last beat of the answer to txp 4 cycles, to pay 5."""
+    """Descriptor to read request 5 cycles; last beat of the answer to txp 4 cycles, to pay 5."""
     gather = Gather(dut, 6, latency=(20, 20))
     await gather.bench.start()
     gather.packet(0, [dict(direct(gather.table), va=0, len_bytes=64, chk_bytes=64)])
@@ -232,7 +232,7 @@ async def latency(dut):
     await gather.bench.until(lambda: gather.bench.get("mrsp_valid_i"), what="answer")
     answered = gather.bench.cycle - 1
     await gather.settle()
-    assert asked - gather.txp[0].taken[1] == 4
+    assert asked - gather.txp[0].taken[1] == 5
     assert (gather.out.when[1] - answered, gather.pay.when[1] - answered) == (4, 5)
 
 
