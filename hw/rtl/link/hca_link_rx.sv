@@ -155,7 +155,6 @@ module hca_link_rx
     logic [11:0]                 abr, fccl;
 
     assign commit_to[r] = good && wr_ring == RingW'(r) && !full;
-    assign pop_from[r]  = re && rd_ring == RingW'(r);
     assign hold[r]      = hold_i[(r == NumVls) ? 15 : r];
     assign used[r]      = FillW'(ring_used);
 
@@ -241,6 +240,7 @@ module hca_link_rx
     .room_i,
     .re_o    (re),
     .ring_o  (rd_ring),
+    .pop_o   (pop_from),
     .rdata_i (rdata),
     .mac_valid_o,
     .mac_ready_i,

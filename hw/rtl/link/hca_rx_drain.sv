@@ -19,13 +19,14 @@ module hca_rx_drain
   input  logic             room_i,
   output logic             re_o,
   output logic [RingW-1:0] ring_o,        // of the read
+  output logic [NumVls:0]  pop_o,         // the same as a bit each, if there is one
   input  mac_t             rdata_i,       // in the cycle after, held until the next read
   output logic             mac_valid_o,
   input  logic             mac_ready_i,
   output mac_t             mac_o
 );
 
-  logic [NumVls:0]  ask;
+  logic [NumVls:0]  ask, first, next_ring_q, cur_ring_q;   // a bit for each ring
   logic [NumVls-1:0] grant;
   logic             choose, next_valid_q, valid_q, at_once, begin_next, begin_new, go_on;
   logic [RingW-1:0] chosen, next_q, cur_q;
@@ -46,13 +47,16 @@ module hca_rx_drain
     .idx_o    (idx)
   );
 
-  assign take_o     = !choose ? '0 : ask[NumVls] ? {1'b1, NumVls'(0)} : {1'b0, grant};
+  assign first      = ask[NumVls] ? {1'b1, NumVls'(0)} : {1'b0, grant};
+  assign take_o     = first & {(NumVls + 1){choose}};
   assign at_once    = choose && !next_valid_q && room_i && !valid_q;
   assign begin_next = next_valid_q && room_i && !flush_i && (!valid_q || (mac_ready_i && rdata_i.last));
   assign begin_new  = begin_next || at_once;
   assign go_on      = valid_q && mac_ready_i && !rdata_i.last;
   assign re_o       = begin_new || go_on;
   assign ring_o     = at_once ? chosen : begin_next ? next_q : cur_q;
+  assign pop_o      = (first & {(NumVls + 1){!flush_i && !next_valid_q && room_i && !valid_q}})
+                      | (next_ring_q & {(NumVls + 1){begin_next}}) | (cur_ring_q & {(NumVls + 1){go_on}});
   assign clear_o    = flush_i && (!valid_q || rdata_i.last);
 
   always_ff @(posedge clk_i) begin
@@ -69,8 +73,8 @@ module hca_rx_drain
   end
 
   always_ff @(posedge clk_i) begin
-    if (choose) next_q <= chosen;
-    if (begin_new) cur_q <= at_once ? chosen : next_q;
+    if (choose) {next_q, next_ring_q} <= {chosen, first};
+    if (begin_new) {cur_q, cur_ring_q} <= at_once ? {chosen, first} : {next_q, next_ring_q};
   end
 
   assign mac_valid_o = valid_q;
