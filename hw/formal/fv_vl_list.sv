@@ -111,7 +111,7 @@ module fv_vl_list #(
   logic [Entries-1:0] later, later_was_q, taken_up;
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_later
-    assign later[e] = EntryW'(e) > u_dut.idx_q;
+    assign later[e] = u_dut.behind_q[e];
   end
   assign taken_up = ~later & Entries'({1'b1, later} >> 1);
 
@@ -194,12 +194,12 @@ module fv_vl_list #(
       a_laps:   assert (32'(laps_q) <= MaxLaps);
       a_idle:   assert (32'(idle_q) <= IdleMax);
       a_visit:  assert (32'(sent_q) <= 16320 + 8191 && (!take || 32'(sent_q) < 16320));
-      a_order:  assert (!leave || lap || u_dut.idx_later > u_dut.idx_q);
+      a_order:  assert (!leave || lap || ((u_dut.behind_next & ~later) == '0 && u_dut.behind_next != later));
       a_behind: assert (!went_on_q || ($onehot(taken_up) && (taken_up & later_was_q) != '0));
 
       h_valid:  assert (!u_dut.valid_q || (32'(cur.vl) < NumVls && (u_dut.added_q || cur.weight != '0)));
       h_zero:   assert (!u_dut.added_q || u_dut.cur_weight_q == '0);
-      h_mask:   assert (!u_dut.valid_q || u_dut.behind_q == later);
+      h_mask:   assert (!u_dut.valid_q || ((later << 1) & ~later) == '0);
       h_added:  assert (!u_dut.added_q || (u_dut.valid && !u_dut.start_q));
       h_hand:   assert (u_dut.start_q || u_dut.valid);
       h_sent:   assert (u_dut.added_q ? (18'(sent_q) + account[u_dut.cur_vl_q] <= 18'sd16320) : sent_q == '0);

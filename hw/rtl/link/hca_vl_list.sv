@@ -121,9 +121,8 @@ module hca_vl_list
   logic [Entries-1:0] ok_q;                          // entries that may be, a cycle before
   logic               stale_q;                       // skip_q has just changed: ok_q does not know yet
   logic               none, wraps;
-  logic [EntryW-1:0]  idx, idx_later;
   logic [VlW-1:0]     vl, vl_later;                  // whose
-  logic [7:0]         weight, weight_later;
+  logic [7:0]         vl_weight, weight_later;
 
   assign back = req_i | wait_i;
 
@@ -138,7 +137,6 @@ module hca_vl_list
 
   // The entry in hand. At the start of a lap it is looked for again until the lap begins.
   logic               start_q, valid_q, valid, added_q, search, leave, send;
-  logic [EntryW-1:0]  idx_q;
   logic [VlW-1:0]     cur_vl_q;
 
   // None that was found before weights were given early, or before such a lap ended.
@@ -161,10 +159,10 @@ module hca_vl_list
     .notes_i      (entry_q),
     .later_i      (later),
     .none_o       (none),
-    .idx_o        (idx),
-    .note_o       ({weight, vl}),
+    .idx_o        (),
+    .note_o       ({vl_weight, vl}),
     .wraps_o      (wraps),
-    .behind_o     (idx_later),
+    .behind_o     (),
     .behind_note_o({weight_later, vl_later})
   );
 
@@ -173,10 +171,9 @@ module hca_vl_list
   logic [7:0] cur_weight_q;
 
   always_ff @(posedge clk_i) begin
-    if (search || leave) cur_weight_q <= (search || wraps) ? weight : weight_later;
+    if (search || leave) cur_weight_q <= (search || wraps) ? vl_weight : weight_later;
     else if (send) cur_weight_q <= '0;
     if (search || leave) begin
-      idx_q    <= (search || wraps) ? idx : idx_later;
       behind_q <= (search || wraps) ? behind_first : behind_next;
       cur_vl_q <= (search || wraps) ? vl : vl_later;
     end
