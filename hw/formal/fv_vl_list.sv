@@ -44,7 +44,8 @@ module fv_vl_list #(
   hca_vl_list #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .tbl_we_i, .tbl_idx_i, .tbl_i, .req_i, .wait_i, .bytes_i, .step_i,
     .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .bytes_o(),
-    .begin_o(), .lap_if_o(), .jump_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .first_o(), .visit_o(first), .weight_o(),
+    .begin_o(), .lap_if_o(), .jump_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .first_o(),
+    .visit_o(first), .weight_o(),
     .leave_o(leave), .early_o(), .early_sum_o(), .sum_o()
   );
 
@@ -158,10 +159,12 @@ module fv_vl_list #(
       assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(entry[e].weight) : '0);
       assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.entry_q[e][VlW-1:0]) == v;
       always_comb begin
-        if (!rst_q && !Table && idle_q >= 3'd2 && u_dut.ok_q[e] && 32'(u_dut.entry_q[e][VlW-1:0]) == v) h_asks: assert (req_i[v]);
+        if (!rst_q && !Table && idle_q >= 3'd2 && u_dut.ok_q[e] &&
+            32'(u_dut.entry_q[e][VlW-1:0]) == v) h_asks: assert (req_i[v]);
         if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (cur == entry[e]);
         if (!rst_q && mask[v][e]) 
-          h_entry: assert (entry[e].vl == 4'(v) && entry[e].weight != '0 && u_dut.entry_q[e][VlW +: 8] == entry[e].weight);
+          h_entry: assert (entry[e].vl == 4'(v) && entry[e].weight != '0 &&
+                           u_dut.entry_q[e][VlW +: 8] == entry[e].weight);
       end
     end
     logic [SumW-1:0] weights;

@@ -43,7 +43,8 @@ module hca_cc_react
 
   // There are places but the spare ones, also behind what comes in this cycle.
   always_ff @(posedge clk_i) begin
-    roomy_q <= rst_i || count < CountW'(Depth - Spare - 1) || (count == CountW'(Depth - Spare - 1) && (pop || !in_valid))
+    roomy_q <= rst_i || count < CountW'(Depth - Spare - 1)
+               || (count == CountW'(Depth - Spare - 1) && (pop || !in_valid))
                || (count == CountW'(Depth - Spare) && pop && !in_valid);
   end
 
