@@ -19,11 +19,11 @@ module hca_cc_delay
   } state_t;
 
   state_t             s, s_q, s_new;
-  logic               is_long_q, may_cut_q, unused_in;
+  logic               is_long_q, may_cut_q, is_far_q, unused_in;
   logic [19:0]        over, over_q;
   logic [CcRateW+19:0] product_q;
   logic [5:0]         shift_q;
-  logic [CcRateW-1:0] least, room_q, cut_q, lower;
+  logic [CcRateW-1:0] least, room_q, whole_q, cut_q, lower;
   logic [CcRateW:0]   higher;
 
   assign unused_in = ^in_i;
@@ -36,16 +36,18 @@ module hca_cc_delay
   assign over = in_i.rtt - in_i.cfg.delay_target;
 
   always_ff @(posedge clk_i) begin
-    // First cycle. What is too much counts up to 2^scale.
+    // First cycle.
     s_q       <= s;
     is_long_q <= in_i.rtt > in_i.cfg.delay_target;
     may_cut_q <= !s.cut || in_i.tick - s.cut_at >= 32'(in_i.cfg.rate_period);
-    over_q    <= ((over >> in_i.cfg.delay_scale) != '0) ? 20'd1 << in_i.cfg.delay_scale : over;
+    over_q    <= over;
     shift_q   <= 6'(in_i.cfg.delay_scale) + 6'(in_i.cfg.delay_shift);
-    // Second and third.
+    // Second and third. What is too much counts up to 2^scale: then the cut is the whole one, without the product.
+    is_far_q  <= (over_q >> in_i.cfg.delay_scale) != '0;
+    whole_q   <= s_q.rate >> in_i.cfg.delay_shift;
     product_q <= (CcRateW + 20)'(s_q.rate) * (CcRateW + 20)'(over_q);
     room_q    <= s_q.rate - least;   // no rate is less
-    cut_q     <= CcRateW'(product_q >> shift_q);
+    cut_q     <= is_far_q ? whole_q : CcRateW'(product_q >> shift_q);
   end
 
   assign least  = CcRateW'(in_i.cfg.min_rate);

@@ -30,19 +30,26 @@ module hca_cc_react
 );
 
   localparam int unsigned Depth = 16;
+  localparam int unsigned CountW = $clog2(Depth) + 1;
   localparam int unsigned Spare = 4;   // places that CNPs alone may have
 
   // ---- Events in --------------------------------------------------------------------------------------------------
   cc_job_t              in, head;
-  logic                 in_valid, in_ready, head_valid, roomy, pop;
-  logic [$clog2(Depth):0] count;
+  logic                 in_valid, in_ready, head_valid, roomy_q, pop;
+  logic [CountW-1:0]    count;
 
-  assign roomy        = count < ($clog2(Depth) + 1)'(Depth - Spare);
-  assign init_ready_o = roomy && !cnp_i;
-  assign sent_ready_o = roomy && !cnp_i && !init_valid_i;
+  assign init_ready_o = roomy_q && !cnp_i;
+  assign sent_ready_o = roomy_q && !cnp_i && !init_valid_i;
+
+  // There are places but the spare ones, also behind what comes in this cycle.
+  always_ff @(posedge clk_i) begin
+    roomy_q <= rst_i || count < CountW'(Depth - Spare - 1)
+               || (count == CountW'(Depth - Spare - 1) && (pop || !in_valid))
+               || (count == CountW'(Depth - Spare) && pop && !in_valid);
+  end
 
   always_comb begin
-    in_valid = cnp_i || (roomy && (init_valid_i || sent_valid_i || rtt_i));
+    in_valid = cnp_i || (roomy_q && (init_valid_i || sent_valid_i || rtt_i));
     in       = '{kind: CcRtt, port: rtt_port_i, qpn: rtt_qpn_i, value: rtt_cycles_i};
     if (sent_valid_i) in = '{kind: CcSent, port: sent_i.port, qpn: sent_i.qpn, value: 20'(sent_i.bytes)};
     if (init_valid_i) in = '{kind: CcInit, port: '0, qpn: init_qpn_i, value: '0};

@@ -77,7 +77,7 @@ module hca_link_rx
   logic [NumVls:0]            packet, take, commit_to, pop_from, hold;
   places_t                    wr_ptr, rd_ptr;         // addresses in the RAM
   logic [NumVls:0][FillW-1:0] used;
-  logic [RingW-1:0]           wr_ring, rd_ring;
+  logic [RingW-1:0]           wr_ring;
   logic                       full, write, good, re;
   logic [BlocksW-1:0]         index, commit_blocks;
   logic [AddrW-1:0]           waddr, raddr;
@@ -155,7 +155,6 @@ module hca_link_rx
     logic [11:0]                 abr, fccl;
 
     assign commit_to[r] = good && wr_ring == RingW'(r) && !full;
-    assign pop_from[r]  = re && rd_ring == RingW'(r);
     assign hold[r]      = hold_i[(r == NumVls) ? 15 : r];
     assign used[r]      = FillW'(ring_used);
 
@@ -209,7 +208,6 @@ module hca_link_rx
   logic [AddrW-1:0] waddr_q;
 
   assign waddr = first ? wr_ptr[wr_ring] : (waddr_q == Last[wr_ring]) ? First[wr_ring] : waddr_q + 1'b1;
-  assign raddr = rd_ptr[rd_ring];
 
   always_ff @(posedge clk_i) begin
     if (write) waddr_q <= waddr;
@@ -229,7 +227,8 @@ module hca_link_rx
   );
 
   hca_rx_drain #(
-    .NumVls(NumVls)
+    .NumVls(NumVls),
+    .AddrW (AddrW)
   ) u_drain (
     .clk_i,
     .rst_i,
@@ -240,7 +239,9 @@ module hca_link_rx
     .take_o  (take),
     .room_i,
     .re_o    (re),
-    .ring_o  (rd_ring),
+    .rd_ptr_i(rd_ptr),
+    .pop_o   (pop_from),
+    .raddr_o (raddr),
     .rdata_i (rdata),
     .mac_valid_o,
     .mac_ready_i,

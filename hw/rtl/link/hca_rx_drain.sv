@@ -7,7 +7,7 @@ module hca_rx_drain
   import hca_pkg::*;
 #(
   parameter int unsigned NumVls = 8,
-  localparam int unsigned RingW = $clog2(NumVls + 1)
+  parameter int unsigned AddrW  = 12
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
@@ -17,23 +17,22 @@ module hca_rx_drain
   input  logic [NumVls:0]  hold_i,        // rings that must not be drained
   output logic [NumVls:0]  take_o,
   input  logic             room_i,
+  input  logic [NumVls:0][AddrW-1:0] rd_ptr_i,
   output logic             re_o,
-  output logic [RingW-1:0] ring_o,        // of the read
+  output logic [NumVls:0]  pop_o,         // the ring that is read, a bit for each
+  output logic [AddrW-1:0] raddr_o,       // its pointer
   input  mac_t             rdata_i,       // in the cycle after, held until the next read
   output logic             mac_valid_o,
   input  logic             mac_ready_i,
   output mac_t             mac_o
 );
 
-  logic [NumVls:0]  ask;
+  logic [NumVls:0]  ask, first, old, next_ring_q, cur_ring_q;   // a bit for each ring
   logic [NumVls-1:0] grant;
-  logic             choose, next_valid_q, valid_q, at_once, begin_next, begin_new, go_on;
-  logic [RingW-1:0] chosen, next_q, cur_q;
-  logic [((NumVls > 1) ? $clog2(NumVls) : 1)-1:0] idx;
+  logic             choose, next_valid_q, valid_q, idle, at_once, begin_next, begin_new, go_on;
 
   assign ask    = packet_i & ~hold_i;
   assign choose = !flush_i && (!next_valid_q || begin_next) && ask != '0;
-  assign chosen = ask[NumVls] ? RingW'(NumVls) : RingW'(idx);
 
   hca_rr_arb #(
     .N(NumVls)
@@ -43,16 +42,19 @@ module hca_rx_drain
     .req_i    (ask[NumVls-1:0]),
     .advance_i(choose && !ask[NumVls]),
     .grant_o  (grant),
-    .idx_o    (idx)
+    .idx_o    ()
   );
 
-  assign take_o     = !choose ? '0 : ask[NumVls] ? {1'b1, NumVls'(0)} : {1'b0, grant};
-  assign at_once    = choose && !next_valid_q && room_i && !valid_q;
+  assign first      = ask[NumVls] ? {1'b1, NumVls'(0)} : {1'b0, grant};
+  assign take_o     = first & {(NumVls + 1){choose}};
+  assign idle       = !flush_i && !next_valid_q && room_i && !valid_q;
+  assign at_once    = idle && ask != '0;
   assign begin_next = next_valid_q && room_i && !flush_i && (!valid_q || (mac_ready_i && rdata_i.last));
   assign begin_new  = begin_next || at_once;
   assign go_on      = valid_q && mac_ready_i && !rdata_i.last;
   assign re_o       = begin_new || go_on;
-  assign ring_o     = at_once ? chosen : begin_next ? next_q : cur_q;
+  assign old        = (next_ring_q & {(NumVls + 1){begin_next}}) | (cur_ring_q & {(NumVls + 1){go_on}});
+  assign pop_o      = (first & {(NumVls + 1){idle}}) | old;
   assign clear_o    = flush_i && (!valid_q || rdata_i.last);
 
   always_ff @(posedge clk_i) begin
@@ -69,10 +71,21 @@ module hca_rx_drain
   end
 
   always_ff @(posedge clk_i) begin
-    if (choose) next_q <= chosen;
-    if (begin_new) cur_q <= at_once ? chosen : next_q;
+    if (choose) next_ring_q <= first;
+    if (begin_new) cur_ring_q <= at_once ? first : next_ring_q;
   end
 
+  // Who is granted is known last, and selects without a condition; no number of it is made.
+  logic [AddrW-1:0] raddr_old, raddr_new;
+
+  always_comb begin
+    raddr_old = (ask[NumVls] && idle) ? rd_ptr_i[NumVls] : '0;
+    raddr_new = '0;
+    for (int unsigned r = 0; r <= NumVls; r++) raddr_old |= rd_ptr_i[r] & {AddrW{old[r]}};
+    for (int unsigned r = 0; r < NumVls; r++) raddr_new |= rd_ptr_i[r] & {AddrW{grant[r]}};
+  end
+
+  assign raddr_o     = raddr_old | (raddr_new & {AddrW{idle && !ask[NumVls]}});
   assign mac_valid_o = valid_q;
   assign mac_o       = rdata_i;
 

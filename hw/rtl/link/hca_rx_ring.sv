@@ -45,7 +45,8 @@ module hca_rx_ring
     end else begin
       if (commit_i) wr_ptr_q <= (wr_ptr_q - (wraps ? AddrW'(Blocks) : '0)) + AddrW'(commit_blocks_i);
       if (pop_i) rd_ptr_q <= (rd_ptr_q == Last) ? AddrW'(First) : rd_ptr_q + 1'b1;
-      packets_q <= packets_q + (PtrW + 1)'(commit_i) - (PtrW + 1)'(take_i);
+      // Both are late: the numbers are there.
+      if (commit_i != take_i) packets_q <= commit_i ? packets_q + 1'b1 : packets_q - 1'b1;
       packet_q  <= commit_i || (packet_q && !(take_i && packets_q == (PtrW + 1)'(1)));
       pop_q     <= pop_i;
     end

@@ -24,8 +24,13 @@ module hca_rx_credit #(
     $error("hca_rx_credit: CapBlocks must be 2048 at most");
   end
 
-  logic [11:0]      abr_q;
-  logic [UsedW-1:0] used_q;
+  logic [11:0]      abr_q, counted;
+  logic [UsedW-1:0] used_q, less, more;
+
+  // Whether a packet or an FCP comes in is late: all sums are there.
+  assign less = used_q - UsedW'(free_i);
+  assign more = less + UsedW'(recv_blocks_i);
+  assign counted = fcp_i ? fcp_fctbs_i + 12'(recv_blocks_i) : abr_q + 12'(recv_blocks_i);
 
   always_ff @(posedge clk_i) begin
     if (rst_i || clear_i) begin
@@ -33,8 +38,8 @@ module hca_rx_credit #(
       used_q <= '0;
     end else begin
       // Both at once: the FCP was in front of the packet.
-      if (fcp_i || recv_i) abr_q <= (fcp_i ? fcp_fctbs_i : abr_q) + (recv_i ? 12'(recv_blocks_i) : 12'd0);
-      if (recv_i || free_i) used_q <= used_q + (recv_i ? UsedW'(recv_blocks_i) : '0) - UsedW'(free_i);
+      abr_q  <= recv_i ? counted : fcp_i ? fcp_fctbs_i : abr_q;
+      used_q <= recv_i ? more : less;
     end
   end
 
