@@ -5,7 +5,7 @@
 // goes back to context memory. Only a QP that has nothing to do leaves so; of the others firmware is told.
 //
 // Here a line at a time: 2 cycles for a QP that must wait, 3 where its line's holder drains, 7 where it begins to and
-// is done already. Beside it hca_line_swap hands over. With hold_i nothing begins, and held_o says that nothing is under
+// is done already. Beside it hca_line_swap hands over. With hold_i nothing begins; held_o says that nothing is under
 // way: nothing here waits for the host, or for firmware, meanwhile. What firmware does to a line then (a record, a
 // holder) spoils what was prepared for it: that is tried again.
 module hca_lines

@@ -72,7 +72,7 @@ module hca_sq_open
         StIdle: if (bind_i) state_q <= StRead;
         StRead: if (re_o) state_q <= StCtx;
         StCtx:  state_q <= StLook;
-        StLook: if (done_o) state_q <= StIdle;
+        default: if (done_o) state_q <= StIdle;
       endcase
     end
     if (bind_i) {slot_o, qpn_o, pi_q, push_q} <= {bind_slot_i, bind_qpn_i, bind_pi_i, bind_push_i};
