@@ -42,7 +42,7 @@ module fv_lines
   logic         rst_q = 1'b1;
   logic         park_ready, back_valid;
   logic [ParkW-1:0] back_slot;
-  logic         held, room, record_ready, db_ready, again_valid, soon, look_valid, look_asks, fence_start, rd_req_valid,
+  logic         held, room, record_ready, db_ready, again_valid, look_valid, look_asks, fence_start, rd_req_valid,
                 rd_rsp_ready, wr_valid, ev_valid;
   line_holder_t holder;
   line_want_t   again;
@@ -62,7 +62,7 @@ module fv_lines
     .pkt_qpn_i('0), .park_valid_i(1'b0), .park_ready_o(park_ready), .park_i('0), .back_valid_o(back_valid),
     .back_ready_i, .back_slot_o(back_slot), .again_valid_o(again_valid), .again_ready_i, .again_o(again),
     .shut_o(shut), .door_free_i,
-    .soon_o(soon), .look_valid_o(look_valid), .look_done_i, .look_asks_o(look_asks), .look_line_o(look_line),
+    .look_valid_o(look_valid), .look_done_i, .look_asks_o(look_asks), .look_line_o(look_line),
     .look_hint_i, .quiet_i,
     .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc), .old_i, .fence_start_o(fence_start), .fence_busy_i,
     .rd_req_valid_o(rd_req_valid), .rd_req_ready_i, .rd_req_o(rd_req), .rd_rsp_valid_i, .rd_rsp_ready_o(rd_rsp_ready),

@@ -18,7 +18,6 @@ module fv_sq_pick #(
   input logic [Slots-1:0] rated_i,
   input logic [Slots-1:0] first_i,
   input logic             want_slot_i,
-  input logic             pause_i,
   input logic             busy_i,
   input logic [SlotW-1:0] busy_slot_i,
   input logic             again_i,
@@ -48,7 +47,7 @@ module fv_sq_pick #(
 
   hca_sq_pick #(.Slots(Slots)) u_dut (
     .clk_i, .rst_i(rst_q), .kick_i, .soft_i, .wake_i, .bind_i, .asked_i, .open_i, .spare_i, .rated_i, .first_i,
-    .want_slot_i, .pause_i, .busy_i, .busy_slot_i, .again_i, .park_i, .sent_i, .redo_i, .deaf_i, .leaving_i,
+    .want_slot_i, .busy_i, .busy_slot_i, .again_i, .park_i, .sent_i, .redo_i, .deaf_i, .leaving_i,
     .leaving_slot_i, .gone_i, .fresh_o(fresh), .next_valid_o(next_valid), .next_slot_o(next_slot),
     .next_parked_o(next_parked), .next_take_i, .urgent_o(urgent), .active_o(active)
   );

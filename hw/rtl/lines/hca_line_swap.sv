@@ -38,7 +38,6 @@ module hca_line_swap
   input  logic             fin_ready_i,
   output line_fin_t        fin_o,
   // Context writes.
-  output logic             soon_o,         // to others than hca_rx_ctrl
   output logic [Sinks-1:0] qpc_valid_o,
   input  logic [Sinks-1:0] qpc_ready_i,
   output qpc_wr_t          qpc_o,
@@ -58,7 +57,7 @@ module hca_line_swap
   load_e             load_q, load_d;
   state_e            state_q, state_d;
   logic              mine, dead_q, takes, leaves, filled_q, later;
-  logic [1:0]        beat_q, offered_q;
+  logic [1:0]        beat_q;
   line_want_t        ready_q, want_q;
   line_row_t         ready_row_q, row_q;
   logic [3:0][DataW-1:0] loaded_q, words_q;
@@ -146,9 +145,6 @@ module hca_line_swap
   end
 
   // ---- The context write -------------------------------------------------------------------------------------
-  // hca_rx_ctrl takes some cycles: those who stop for a write need not stop all that time.
-  assign soon_o = state_q == SwOffer && offered_q == '1;
-
   always_comb begin
     qpc            = qpc_t'(words_q);
     qpc.restores   = qpc.has_record;
@@ -161,8 +157,6 @@ module hca_line_swap
   end
 
   always_ff @(posedge clk_i) begin
-    if (state_q != SwOffer) offered_q <= '0;
-    else if (offered_q != '1) offered_q <= offered_q + 2'd1;
     if (state_q == SwOffer) begin
       pend_q           <= '1;
       pend_q[RxCtrl]   <= 1'b0;

@@ -43,7 +43,6 @@ module hca_lines
   output line_want_t       again_o,
   output line_shut_t       shut_o,
   input  logic             door_free_i,
-  output logic             soon_o,         // a context write is to come
   // Whether a QP has nothing to do: look_hint_i is of the line of a cycle ago. hca_rx_ctrl is asked where that is not
   // enough; `asks`: the peer is told what is expected.
   output logic             look_valid_o,
@@ -340,7 +339,7 @@ module hca_lines
     .idle_o(over_idle), .row_re_o(over_read), .row_re_line_o(over_re_line), .row_i(row_ram), .row_line_o(over_line),
     .row_valid_o(over_we), .row_ready_i(over_taken), .row_o(over_row), .shut_o(over_shut),
     .fin_valid_o(fin_valid), .fin_ready_i(fin_take), .fin_o(fin),
-    .soon_o, .qpc_valid_o, .qpc_ready_i, .qpc_o, .quiet_i, .old_i, .old_valid_o(old_valid), .old_qpn_o(old_qpn),
+    .qpc_valid_o, .qpc_ready_i, .qpc_o, .quiet_i, .old_i, .old_valid_o(old_valid), .old_qpn_o(old_qpn),
     .old_o(old), .filled_valid_o(filled_valid), .filled_ready_i(filled_ready), .filled_qpn_o(filled_qpn)
   );
 

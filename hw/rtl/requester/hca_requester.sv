@@ -28,7 +28,6 @@ module hca_requester
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
   output logic           made_valid_o,        // a packet was made
   output tx_made_t       made_o,
-  input  logic           qpc_soon_i,       // one is to come: turns may pause for it already
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -90,10 +89,11 @@ module hca_requester
   logic             sl_set, shut, keep, stopped, served, next_parked;
   logic [SlotW-1:0] sl_slot;
   logic [LaneW-1:0] sl;
-  logic             want_slot, waits_qpc, pause, paused;
+  logic             want_slot, waits_qpc, pause, paused, held_q;
+  logic [1:0]       set_q;
   logic             next_valid, next_take, busy, fresh, again, park, redo, deaf;
   logic [Slots-1:0] soft_kick;
-  logic             leave_valid, leave_ready, leave_requeue, leave_idle, leave_hand, leaving, gone, emit_idle;
+  logic             leave_valid, leave_ready, leave_requeue, leave_idle, leave_hand, leaving, gone;
   logic [SlotW-1:0] leave_slot;
   logic [QpW-1:0]   leave_qpn;
   logic [LaneW-1:0] leave_sl;
@@ -185,12 +185,7 @@ module hca_requester
     .clk_i, .rst_i,
     .in_valid_i (rel_valid),
     .in_ready_o (rel_ready),
-    .slot_i     (slot),
-    .qpn_i      (slot_qpn),
-    .requeue_i  (rel_requeue),
-    .idle_i     (rel_idle),
-    .sl_i       (slot_sl),
-    .hand_i     (hand),
+    .slot_i     (slot), .qpn_i(slot_qpn), .requeue_i(rel_requeue), .idle_i(rel_idle), .sl_i(slot_sl), .hand_i(hand),
     .out_valid_o(leave_valid),
     .out_ready_i(leave_ready),
     .slot_o     (leave_slot),
@@ -203,8 +198,16 @@ module hca_requester
     .gone_i     (gone)
   );
 
-  assign pause  = waits_qpc || qpc_soon_i;
-  assign paused = emit_idle && open_idle && !leaving;
+  // For a context write no turn begins, and none of its QP is under way, prepared, or on its way back; turns of others
+  // go on. A slot whose QP has another context has it when it has its turn.
+  assign pause  = held_q || set_q != '0;
+  assign paused = held_q && !(busy && slot_qpn == qpc_wr_i.qpn) && !(!open_idle && open_qpn == qpc_wr_i.qpn)
+                  && !(leaving && leave_qpn == qpc_wr_i.qpn);
+
+  always_ff @(posedge clk_i) begin
+    held_q <= waits_qpc;
+    set_q  <= {set_q[0], sl_set && !binds};
+  end
 
   hca_sq_open #(.Slots(Slots)) u_open (
     .clk_i, .rst_i,
@@ -339,7 +342,6 @@ module hca_requester
     .urgent_o    (urgent),
     .sent_i      (made_valid_o),
     .want_slot_i (want_slot),
-    .pause_i     (pause),
     .busy_i      (busy),
     .busy_slot_i (slot),
     .again_i     (again),
@@ -412,7 +414,6 @@ module hca_requester
     .deaf_o       (deaf),
     .pause_i      (pause),
     .visits_o     (visits),
-    .idle_o       (emit_idle),
     .want_slot_i  (want_slot),
     .gate_i       (gate),
     .path_o       (path),

@@ -31,9 +31,8 @@ module hca_sq_emit
   output logic             park_o,
   output logic             redo_o,
   output logic             deaf_o,        // acknowledges change nothing
-  input  logic             pause_i,
+  input  logic             pause_i,       // no turn begins
   output logic             visits_o,      // the context that was read last is that of the slot
-  output logic             idle_o,        // between two turns
   input  logic             want_slot_i,
   input  sq_gate_t         gate_i,        // of slot_o
   // Datagrams: lanes, and places of the header stage. The slot follows the lane of the datagram at its head.
@@ -314,9 +313,8 @@ module hca_sq_emit
 
   // ---- Control --------------------------------------------------------------------------------------
   assign busy_o        = !at_q[StIdle];
-  assign idle_o        = at_q[StIdle] && !next_valid_i;
   assign slot_o        = slot_q;
-  assign next_take_o   = next_valid_i && !scrub
+  assign next_take_o   = next_valid_i && !pause_i && !scrub
                          && (at_q[StIdle] || (at_q[StEnd] && end_now < EndRelease)
                              || (at_q[StRel] && rel_ready_i));
   assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !was_shut;

@@ -23,7 +23,6 @@ module hca_sq_pick #(
   input  logic [Slots-1:0] rated_i,
   input  logic [Slots-1:0] first_i,
   input  logic             want_slot_i,
-  input  logic             pause_i,
   input  logic             busy_i,
   input  logic [SlotW-1:0] busy_slot_i,
   input  logic             again_i,      // strobes for busy_slot_i: more to do now
@@ -64,7 +63,7 @@ module hca_sq_pick #(
                       & bound_q & ~busy_at & ~next_at_q & ~leaving;
   assign rated      = candidates & active_q & open_i & rated_i;
   assign others     = candidates & ~rated;
-  assign wanted     = !pause_i && (!next_valid_o || next_take_i);
+  assign wanted     = !next_valid_o || next_take_i;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) seen_q <= 1'b0;

@@ -1,7 +1,7 @@
 // Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
 // they write, and binds QPs with news to slots. One event per cycle, of two cycles each, round robin over the seven
-// kinds: no input waits longer than about seven cycles; only a context write also waits for the end of the current
-// turn.
+// kinds: no input waits longer than about seven cycles; only a context write also waits for the end of a turn of its
+// QP.
 // A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL and one
 // per rate group: while its gate is shut nobody looks at its QPs. One that congestion control holds and that has no
 // slot any more is in none of them until hca_sq_hold says that it has waited. See README.md.
@@ -48,7 +48,7 @@ module hca_sq_sched
   input  logic [QpW-1:0]   due_qpn_i,
   output logic             lift_o,       // strobe
   output logic [SlotW-1:0] lift_slot_o,
-  // A context write waits until no turn is under way.
+  // A context write waits while a turn of its QP is under way; meanwhile none begins.
   output logic             pause_o,
   input  logic             paused_i,
   // Context of a QP, one cycle after ctx_re_i.
@@ -146,7 +146,7 @@ module hca_sq_sched
   // ---- First cycle: choose an event, read its row --------------------------------------------------
   assign req[EvRel]  = rel_valid_i;
   assign req[EvAck]  = ack_upd_valid_i;
-  // A context write waits until no turn is under way, and none is prepared.
+  // While a context write waits no turn is prepared.
   assign req[EvBind] = bind_valid_q && bind_ready_i && !qpc_wr_valid_i;
   assign req[EvDb]   = sq_db_valid_i;
   assign req[EvQpc]  = qpc_may_q;

@@ -27,7 +27,6 @@ module hca_contexts
   input  logic              ev_ready_i,
   output hw_ev_t            ev_o,
   // Takers of contexts, and doors.
-  output logic              qpc_soon_o,       // a write is to come, to others than hca_rx_ctrl
   output logic [Sinks-1:0]  qpc_valid_o,
   input  logic [Sinks-1:0]  qpc_ready_i,
   output qpc_wr_t           qpc_o,
@@ -86,7 +85,7 @@ module hca_contexts
       .record_ready_o(record_wr_ready_o), .record_i(record_wr_i), .db_valid_i(db_miss_valid_i),
       .db_ready_o(db_miss_ready_o), .db_i(db_miss_i), .pkt_valid_i(pkt_miss_i), .pkt_qpn_i(pkt_miss_qpn_i),
       .park_valid_i, .park_ready_o, .park_i, .back_valid_o, .back_ready_i, .back_slot_o,
-      .again_valid_o, .again_ready_i, .again_o, .shut_o, .door_free_i, .soon_o(qpc_soon_o), .look_valid_o, .look_done_i,
+      .again_valid_o, .again_ready_i, .again_o, .shut_o, .door_free_i, .look_valid_o, .look_done_i,
       .look_asks_o, .look_line_o, .look_hint_i, .quiet_i, .qpc_valid_o(qpc_valid), .qpc_ready_i, .qpc_o(qpc),
       .old_i(record_i),
       .fence_start_o(fence_start), .fence_busy_i(fence_busy), .rd_req_valid_o(req_valid), .rd_req_ready_i(req_ready),
@@ -120,7 +119,7 @@ module hca_contexts
     assign record_wr_ready_o        = 1'b1;
     assign {ev_valid_o, ev_o}       = '0;
     assign {look_valid_o, look_asks_o, look_line_o, shut_o, db_miss_ready_o} = '0;
-    assign {again_valid_o, again_o, qpc_soon_o, park_ready_o, back_valid_o, back_slot_o} = '0;
+    assign {again_valid_o, again_o, park_ready_o, back_valid_o, back_slot_o} = '0;
     assign {qpc_valid_o, qpc_o, fw_qpc_ready_o} = {fw_qpc_valid_i, fw_qpc_i, qpc_ready_i};
     assign {req_valid_o, req_o, sq_req_ready_o} = {sq_req_valid_i, sq_req_i, req_ready_i};
     assign {sq_rsp_valid_o, rsp_ready_o}        = {rsp_valid_i, sq_rsp_ready_i};

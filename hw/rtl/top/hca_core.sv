@@ -178,7 +178,7 @@ module hca_core
   logic   sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready;
   push_wr_t push_wr; qp_db_t sq_db, rq_db; cq_db_t cq_db; eq_db_t eq_db; srq_db_t srq_db;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
-  logic         srq_db_valid, srq_db_ready, qpc_soon, db_miss_valid, db_miss_ready, again_valid, again_ready, door_free,
+  logic         srq_db_valid, srq_db_ready, db_miss_valid, db_miss_ready, again_valid, again_ready, door_free,
                 quiet, look_valid, look_done, look_asks, pkt_miss, record_wr_valid, record_wr_ready, lines_held,
                 lines_room, sq_req_valid, sq_req_ready, sq_rsp_valid, sq_rsp_ready;
   line_want_t   db_miss, again; line_shut_t line_shut; lines_cfg_t lines_cfg; line_hint_t look_hint;
@@ -252,7 +252,7 @@ module hca_core
     .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .class_i(eth_class), .push_wr_i(push_wr),
     .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid), .now_i,
     .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid[0]), .cc_sent_ready_i(cc_sent_ready[0]),
-    .cc_sent_o(cc_sent[0]), .held_o(qps_held[0]), .qpc_soon_i(qpc_soon), .qpc_wr_valid_i(qpc_valid[QpcReq]),
+    .cc_sent_o(cc_sent[0]), .held_o(qps_held[0]), .qpc_wr_valid_i(qpc_valid[QpcReq]),
     .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr), .sq_db_valid_i(sq_db_fork_valid[0]),
     .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db), .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready),
     .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
@@ -447,7 +447,7 @@ module hca_core
     .shut_o(line_shut), .db_miss_valid_i(db_miss_valid), .db_miss_ready_o(db_miss_ready), .db_miss_i(db_miss),
     .pkt_miss_i(pkt_miss), .pkt_miss_qpn_i(rxd.dest_qpn), .park_valid_i(park_valid), .park_ready_o(park_ready),
     .park_i(park_want), .back_valid_o(back_valid), .back_ready_i(back_ready), .back_slot_o(back_slot),
-    .qpc_soon_o(qpc_soon), .again_valid_o(again_valid), .again_ready_i(again_ready), .again_o(again),
+    .again_valid_o(again_valid), .again_ready_i(again_ready), .again_o(again),
     .door_free_i(door_free), .enter_i(fence_enter), .leave_i(fence_leave), .sq_req_valid_i(sq_req_valid),
     .sq_req_ready_o(sq_req_ready), .sq_req_i(sq_req), .sq_rsp_valid_o(sq_rsp_valid), .sq_rsp_ready_i(sq_rsp_ready),
     .req_valid_o(rreq_valid[RdSq]), .req_ready_i(rreq_ready[RdSq]), .req_o(rreq[RdSq]), .rsp_valid_i(rrsp_valid[RdSq]),
