@@ -32,7 +32,7 @@ const BOUNDS: [(&str, u64, u64); 17] = [
     ("query_port", 900, 355),
     ("query_gid", 440, 140),
     ("query_pkey", 420, 135),
-    ("query_counters", 865, 370),
+    ("query_counters", 865, 410),
     ("create_cq", 835, 210),
     ("create_qp", 1_390, 340),
     ("connect two QPs", 4_835, 860),
