@@ -102,11 +102,15 @@ package hca_link_pkg;
   localparam int unsigned TxPageBlocks  = 8;
   localparam int unsigned TxRingBlocks  = 1023;            // of a VL, at most: more than its gate lets in
   localparam int unsigned TxRingPkts    = 512;             // packets of a VL
-  localparam int unsigned TxGuardBlocks = 2 * MaxBlocks;   // what a VL has in any case
 
-  // Multiples of 512, the depth of a block RAM, that leave hca_tx_gate some 500 blocks or more to share.
+  // What a VL has in any case: four of the longest packets hide most of the latency of host memory, two some of it.
+  function automatic int unsigned tx_guard_blocks(int unsigned vls);
+    return ((vls <= 8) ? 4 : 2) * MaxBlocks;
+  endfunction
+
+  // Multiples of 512, the depth of a block RAM, that leave hca_tx_gate some 200 blocks or more to share.
   function automatic int unsigned tx_pool_blocks(int unsigned vls);
-    return (vls == 1) ? 1024 : (vls == 2) ? 1536 : (vls <= 4) ? 2048 : (vls <= 8) ? 2560 : 3584;
+    return (vls == 1) ? 1024 : (vls == 2) ? 1536 : (vls <= 4) ? 2048 : (vls <= 8) ? 3072 : 3584;
   endfunction
 
   // Blocks of a pool that no VL may count on: packets decided before a gate is seen shut (README.md) and the one for
@@ -114,14 +118,14 @@ package hca_link_pkg;
   function automatic int unsigned tx_slop_blocks(int unsigned vls, int unsigned vl15_blocks);
     int unsigned pages;   // of a packet
     pages = (MaxBlocks + TxPageBlocks - 1) / TxPageBlocks;
-    return 8 * MaxBlocks + (2 * pages + 1) * TxPageBlocks + 2 * (vls + 1) * TxPageBlocks +
+    return 5 * MaxBlocks + (2 * pages + 1) * TxPageBlocks + 2 * (vls + 1) * TxPageBlocks +
            2 * vl15_blocks + 4 * TxPageBlocks;
   endfunction
 
   // What is left to share; 0: the pool is too small.
   function automatic int unsigned tx_shared_blocks(int unsigned vls, int unsigned vl15_blocks, int unsigned pool);
     int unsigned taken;
-    taken = tx_slop_blocks(vls, vl15_blocks) + vls * TxGuardBlocks;
+    taken = tx_slop_blocks(vls, vl15_blocks) + vls * tx_guard_blocks(vls);
     return (pool > taken) ? pool - taken : 0;
   endfunction
 

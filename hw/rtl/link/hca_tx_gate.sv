@@ -1,14 +1,14 @@
 // Which VLs may get more packets. What a VL has, in its ring and on the way there, may reach OpenBlocks; beyond what is
-// its own in any case (Guard: two of the longest packets) it draws on what all share, and may have as much of that
-// as is left for the others. So one VL alone has all it wants, those that are many leave some to the next one,
-// and none that stands still shuts another one out. Three cycles late. Rules and sums: README.md.
+// its own in any case (Guard) it draws on what all share, and may have as much of that as is left for the others. So
+// one VL alone has all it wants, those that are many leave some to the next one, and none that stands still shuts
+// another one out. Three cycles late. Rules and sums: README.md.
 module hca_tx_gate
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls     = NumVlsDefault,
   parameter int unsigned FillW      = 10,
   parameter int unsigned OpenBlocks = TxOpenDefault / 64,
-  parameter int unsigned Shared     = 632              // blocks
+  parameter int unsigned Shared     = 270              // blocks
 ) (
   input  logic                          clk_i,
   input  logic                          rst_i,
@@ -17,7 +17,7 @@ module hca_tx_gate
   output logic [NumVls-1:0]             open_o
 );
 
-  localparam int unsigned Guard   = TxGuardBlocks;
+  localparam int unsigned Guard   = tx_guard_blocks(NumVls);
   localparam int unsigned HasW    = AheadW + 1;
   localparam int unsigned ExcessW = $clog2(TxRingBlocks + 1);
   localparam int unsigned Groups  = (NumVls + 3) / 4;

@@ -189,7 +189,7 @@ module hca_sq_emit
   logic [23:0] rest;
   logic [12:0] piece;
   logic        full, none, was_shut, probes;  // full: no packet of the turn follows
-  logic        big, pkt_fire, seg_fire, fits, used_up, check, stop;
+  logic        big, lone, pkt_fire, seg_fire, fits, used_up, check, stop;
 
   assign plan = at_q[StWqe] || at_q[StCheck];
 
@@ -205,7 +205,7 @@ module hca_sq_emit
     .sge_left_i(sge_left),
     .seg_i     (seg_fire),
     .end_i     (pkt_end),
-    .pkt_o     (pkt), .left_o(left), .rest_o(rest), .large_o(big),
+    .pkt_o     (pkt), .left_o(left), .rest_o(rest), .large_o(big), .lone_o(lone),
     .piece_o   (piece), .fits_o(fits), .used_up_o(used_up)
   );
 
@@ -301,7 +301,7 @@ module hca_sq_emit
     .bind_i, .asked_i, .set_i, .set_slot_i, .asked_o(asked), .first_o(first),
     .idle_i   (news.idle), .left_i(left_q), .idle_o(rel_idle_o),
     .plan_i   (plan), .ends_i(ends_again),
-    .large_i  (big),
+    .large_i  (big), .lone_i(lone),
     .made_i   (pkt_end),
     .over_i   (at_q[StEnd]),
     .end_i    (end_q),

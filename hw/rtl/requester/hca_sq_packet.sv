@@ -19,7 +19,8 @@ module hca_sq_packet
   output sq_pkt_t     pkt_o,
   output logic [31:0] left_o,      // bytes of the message from it on
   output logic [23:0] rest_o,      // PSNs behind the first one of those
-  output logic        large_o,     // with next_i: it counts for many small ones
+  output logic        large_o,     // with next_i: it counts for many small ones,
+  output logic        lone_o,      //              and it is the turn's last one: over 1 KiB
   output logic [12:0] piece_o,     // bytes of the segment
   output logic        fits_o,      // it is the packet's last one
   output logic        used_up_o    // it is all of the entry
@@ -37,6 +38,7 @@ module hca_sq_packet
   assign left_o       = left_q;
   assign rest_o       = rest_q;
   assign large_o      = !wqe_i.read && (last_q ? left_q[12:0] > 13'd256 : qpc_i.path_mtu > 3'd1);
+  assign lone_o       = !wqe_i.read && (last_q ? left_q[12:0] > 13'd1024 : qpc_i.path_mtu > 3'd3);
   assign bytes        = next_i ? pkt_new.bytes : pkt_left_q;
   // Compared with both that the packet may have, whichever it will be.
   assign full_mtu     = next_i && !last_q;

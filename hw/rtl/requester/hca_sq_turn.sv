@@ -24,7 +24,8 @@ module hca_sq_turn
   output logic             first_o,      // its first turn has not ended: what was kept before is void
   input  logic             plan_i,       // a packet is made next,
   input  logic             ends_i,       // the last one of the turn,
-  input  logic             large_i,      // of this size
+  input  logic             large_i,      // of this size;
+  input  logic             lone_i,       // the last one for its size
   input  logic             made_i,       // strobe: it is made
   input  logic             over_i,       // the turn is over
   input  sq_end_e          end_i,        // as the emitter sees it
@@ -52,7 +53,9 @@ module hca_sq_turn
   assign asked_o     = asked_q[slot_i];
   assign idle_o      = left_i ? idle_q[slot_i] : idle_i;
   assign shut_o      = gate_q.shut;
-  // A large packet counts for many small ones: in a row they cost others no more time than a few large ones.
+  // A large packet counts for many small ones: in a row they cost others no more time than a few large ones. Behind one
+  // of over 1 KiB the turn is over: the lane's gate knows of it before the next one is decided, and no lane has more on
+  // its way than its ring may hold.
   assign weight      = large_i ? CountW'(Large) : CountW'(1);
 
   always_ff @(posedge clk_i) begin
@@ -62,7 +65,7 @@ module hca_sq_turn
     else if (made_i) count_q <= count_q + weight_q;
     if (plan_i) begin
       weight_q <= weight;
-      full_o   <= count_q + weight >= (gate_i.urgent ? CountW'(4) : CountW'(Burst)) || ends_i;
+      full_o   <= count_q + weight >= (gate_i.urgent ? CountW'(4) : CountW'(Burst)) || ends_i || lone_i;
     end
     if (read_i) quota_q <= first_o ? '0 : quotas_q[slot_i];
     else if (made_i && !quota_q[6]) quota_q <= quota_q + 7'd1;
