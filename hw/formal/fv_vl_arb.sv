@@ -123,6 +123,7 @@ module fv_vl_arb #(
       if (round_quantum_i && limit_i != 8'd255 && u_dut.high_lap && u_dut.use_high && u_dut.low_any)
         a_budget: assert (u_dut.rich_1 || u_dut.low_done_q);
 
+      h_limit: assert (u_dut.unlimited_q == (limit_i == 8'd255) && u_dut.limit_0_q == (limit_i == 8'd0));
       h_begin: assert (begun_q || (laps_q == '0 && !fresh_q));
       h_range: assert (!begun_q || granted_q == 32'(signed'(granted_q[BudgetW-1:0])));
       if (round_quantum_i && limit_i != 8'd255) begin
@@ -147,14 +148,12 @@ module fv_vl_arb #(
     end
   end
 
-  // The tables as the registers have them: their RAMs are a cycle behind.
+  // The tables' RAMs. What the search sees beside them is the same, where there is an entry.
   vl_entry_t [Entries-1:0] high_entry, low_entry;
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_table_entry
-    assign high_entry[e] = (u_dut.u_high.late_we_q && u_dut.u_high.late_q == EntryW'(e)) ? u_dut.u_high.late_new_q
-                                                                        : vl_entry_t'(u_dut.u_high.mem[e]);
-    assign low_entry[e]  = (u_dut.u_low.late_we_q && u_dut.u_low.late_q == EntryW'(e)) ? u_dut.u_low.late_new_q
-                                                                        : vl_entry_t'(u_dut.u_low.mem[e]);
+    assign high_entry[e] = vl_entry_t'(u_dut.u_high.mem[e]);
+    assign low_entry[e]  = vl_entry_t'(u_dut.u_low.mem[e]);
   end
   always_comb begin
     if (!rst_q) h_k: assert (u_dut.k_q <= 15'd4080);
@@ -170,7 +169,7 @@ module fv_vl_arb #(
     always_comb begin
       sum = '0;
       for (int unsigned e = 0; e < Entries; e++) begin
-        if (u_dut.u_high.on_q[e] && 32'(u_dut.u_high.vl_q[e]) == v) sum = sum + 16'(high_entry[e].weight);
+        if (u_dut.u_high.on_q[e] && 32'(u_dut.u_high.entry_q[e][VlW-1:0]) == v) sum = sum + 16'(high_entry[e].weight);
       end
       if (!rst_q) h_weights: assert (16'(u_dut.u_high.weights_q[v]) == sum);
       if (!rst_q && !tbl_q) h_listed: assert (u_dut.u_high.listed_q[v] == (u_dut.u_high.weights_q[v] != '0));
@@ -180,10 +179,12 @@ module fv_vl_arb #(
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
     always_comb begin
       if (!rst_q && u_dut.u_high.on_q[e])
-        h_high: assert (32'(u_dut.u_high.vl_q[e]) < NumVls && high_entry[e].vl == 4'(u_dut.u_high.vl_q[e]) &&
-                        high_entry[e].weight != '0);
+        h_high: assert (32'(u_dut.u_high.entry_q[e][VlW-1:0]) < NumVls && high_entry[e].weight != '0 &&
+                        u_dut.u_high.entry_q[e] == {high_entry[e].weight, high_entry[e].vl[VlW-1:0]} &&
+                        high_entry[e].vl == 4'(u_dut.u_high.entry_q[e][VlW-1:0]));
       if (!rst_q && u_dut.u_low.on_q[e])
-        h_low: assert (32'(u_dut.u_low.vl_q[e]) < NumVls && low_entry[e].vl == 4'(u_dut.u_low.vl_q[e]));
+        h_low: assert (32'(u_dut.u_low.entry_q[e][VlW-1:0]) < NumVls &&
+                       low_entry[e].vl == 4'(u_dut.u_low.entry_q[e][VlW-1:0]));
     end
   end
 endmodule

@@ -44,7 +44,8 @@ module fv_vl_list #(
   hca_vl_list #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .tbl_we_i, .tbl_idx_i, .tbl_i, .req_i, .wait_i, .bytes_i, .step_i,
     .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .bytes_o(),
-    .begin_o(), .lap_if_o(), .jump_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .visit_o(first), .weight_o(),
+    .begin_o(), .lap_if_o(), .jump_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .first_o(),
+    .visit_o(first), .weight_o(),
     .leave_o(leave), .early_o(), .early_sum_o(), .sum_o()
   );
 
@@ -111,7 +112,7 @@ module fv_vl_list #(
   logic [Entries-1:0] later, later_was_q, taken_up;
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_later
-    assign later[e] = EntryW'(e) > u_dut.idx_q;
+    assign later[e] = u_dut.behind_q[e];
   end
   assign taken_up = ~later & Entries'({1'b1, later} >> 1);
 
@@ -121,14 +122,14 @@ module fv_vl_list #(
   end
 
   // ---- Accounts as numbers with a sign ------------------------------------------------------------------------
-  // The table as the registers have it: its RAM is a cycle behind them.
+  // The table's RAM. What the search sees beside it is the same, where there is an entry.
   vl_entry_t [Entries-1:0] entry;
   vl_entry_t               cur;    // the one in hand, until it is in the account
 
-  assign cur = {4'(u_dut.cur_vl_q), u_dut.cur_weight};
+  assign cur = {4'(u_dut.cur_vl_q), u_dut.cur_weight_q};
 
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_table_entry
-    assign entry[e] = (u_dut.late_we_q && u_dut.late_q == EntryW'(e)) ? u_dut.late_new_q : vl_entry_t'(u_dut.mem[e]);
+    assign entry[e] = vl_entry_t'(u_dut.mem[e]);
   end
   always_comb begin
     if (!rst_q && u_dut.we_q) begin
@@ -156,11 +157,14 @@ module fv_vl_list #(
     assign sum[0] = '0;
     for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
       assign sum[e + 1] = sum[e] + (mask[v][e] ? SumW'(entry[e].weight) : '0);
-      assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.vl_q[e]) == v;
+      assign mask[v][e]  = u_dut.on_q[e] && 32'(u_dut.entry_q[e][VlW-1:0]) == v;
       always_comb begin
-        if (!rst_q && !Table && idle_q >= 3'd2 && u_dut.ok_q[e] && 32'(u_dut.vl_q[e]) == v) h_asks: assert (req_i[v]);
+        if (!rst_q && !Table && idle_q >= 3'd2 && u_dut.ok_q[e] &&
+            32'(u_dut.entry_q[e][VlW-1:0]) == v) h_asks: assert (req_i[v]);
         if (!rst_q && !Table && went_on_q && !tbl_q && taken_up[e]) a_entry: assert (cur == entry[e]);
-        if (!rst_q && mask[v][e]) h_entry: assert (entry[e].vl == 4'(v) && entry[e].weight != '0);
+        if (!rst_q && mask[v][e]) 
+          h_entry: assert (entry[e].vl == 4'(v) && entry[e].weight != '0 &&
+                           u_dut.entry_q[e][VlW +: 8] == entry[e].weight);
       end
     end
     logic [SumW-1:0] weights;
@@ -193,32 +197,33 @@ module fv_vl_list #(
       a_laps:   assert (32'(laps_q) <= MaxLaps);
       a_idle:   assert (32'(idle_q) <= IdleMax);
       a_visit:  assert (32'(sent_q) <= 16320 + 8191 && (!take || 32'(sent_q) < 16320));
-      a_order:  assert (!leave || lap || u_dut.idx_later > u_dut.idx_q);
+      a_order:  assert (!leave || lap || ((u_dut.behind_next & ~later) == '0 && u_dut.behind_next != later));
       a_behind: assert (!went_on_q || ($onehot(taken_up) && (taken_up & later_was_q) != '0));
 
       h_valid:  assert (!u_dut.valid_q || (32'(cur.vl) < NumVls && (u_dut.added_q || cur.weight != '0)));
-      h_found:  assert (!(u_dut.found_q && u_dut.added_q));
-      h_added:  assert (!u_dut.added_q || (u_dut.valid_q && !u_dut.start_q));
-      h_hand:   assert (u_dut.start_q || u_dut.valid_q);
+      h_zero:   assert (!u_dut.added_q || u_dut.cur_weight_q == '0);
+      h_mask:   assert (!u_dut.valid_q || ((later << 1) & ~later) == '0);
+      h_added:  assert (!u_dut.added_q || (u_dut.valid && !u_dut.start_q));
+      h_hand:   assert (u_dut.start_q || u_dut.valid);
       h_sent:   assert (u_dut.added_q ? (18'(sent_q) + account[u_dut.cur_vl_q] <= 18'sd16320) : sent_q == '0);
       if (u_dut.added_q) h_more: assert (account[u_dut.cur_vl_q] > 18'sd0);
       // Each lap counted has paid 64 bytes or more.
       h_paid:   assert (own + 18'sd8190 >= $signed({3'd0, 15'({laps_q, 6'd0})} + (given_q ? 18'd64 : 18'd0)));
       // A whole lap has an entry of the watched VL in front of it until it was given.
       if (full_q && !given_q)
-        h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (later & mask[watched_q]) != '0 ||
-                         (u_dut.valid_q && u_dut.cur_vl_q == watched_q && !u_dut.added_q));
+        h_ahead: assert ((u_dut.start_q && !u_dut.valid) || (later & mask[watched_q]) != '0 ||
+                         (u_dut.valid && u_dut.cur_vl_q == watched_q && !u_dut.added_q));
       if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
       // One that was in doubt may have been found; the next search knows.
       if (idle_q != '0) h_told: assert (!u_dut.stale_q);
-      if (idle_q == 3'd3) h_idle_3: assert (!u_dut.valid_q || u_dut.has);
-      if (idle_q == 3'd4) h_idle_4: assert (u_dut.valid_q && u_dut.has);
+      if (idle_q == 3'd3) h_idle_3: assert (!u_dut.valid || u_dut.has);
+      if (idle_q == 3'd4) h_idle_4: assert (u_dut.valid && u_dut.has);
       // What the search sees: entries of the table, all of the watched VL among them.
       h_on:     assert ((u_dut.ok_q & ~u_dut.on_q) == '0);
       h_asked:  assert (asked_q || (!full_q && idle_q == '0));
       if (asked_q && !u_dut.stale_q && !skips)
         h_seen: assert ((mask[watched_q] & ~u_dut.ok_q) == '0);
-      h_stale:  assert (!u_dut.stale_q || (u_dut.start_q && !u_dut.valid_q));
+      h_stale:  assert (!u_dut.stale_q || u_dut.start_q);
       h_given:  assert (!(full_q && !given_q && skips));
 
       c_lap:    cover (full_q && laps_q == 9'd2);

@@ -94,7 +94,9 @@ module fv_vl_queue #(
     always_comb begin
       if (!rst_q) begin
         a_bound: assert (32'(fill[r]) <= Cap);
-        a_sum:   assert (8'(fill[r]) == 8'(to_read_q) + lengths);
+        // What is dropped is counted for a cycle more.
+        a_sum:   assert (8'(fill[r]) == 8'(to_read_q) + lengths + (u_dut.drop_q[r] ? 8'(u_dut.drop_blocks_q) : 8'd0));
+        if (u_dut.drop_q[r]) h_drop: assert (to_read_q == '0 && 32'(u_dut.drop_blocks_q) <= RoomBlocks);
         a_room:  assert (!room[r] || 32'(fill[r]) + RoomBlocks <= Cap);
         if (wr_i && u_dut.fits && wr_ring_i == 1'(r)) a_free: assert (32'(fill[r]) + 32'(u_dut.count_q) < Cap);
         if (rd_en_i && rd_ring_i == 1'(r)) a_used: assert (fill[r] != '0);
@@ -109,7 +111,7 @@ module fv_vl_queue #(
   logic [7:0]    in_heads, in_flight;
   logic [PacketW-1:0] bytes_1;
   logic [BlocksW-1:0] blocks_1;
-  logic          slot_1;
+  logic          one, two;   // lengths in the places
   logic [PktW:0] stored;
 
   assign waiting[0] = '0;
@@ -124,10 +126,10 @@ module fv_vl_queue #(
   end
 
   assign in_flight = u_dut.fetched_q[0] ? blocks_of(u_dut.u_lengths.rdata_q) : 8'd0;
-  assign slot_1    = ~u_dut.gen_head[0].u_head.rd_ptr_q;
-  assign {bytes_1, blocks_1} = u_dut.gen_head[0].u_head.gen_regs.mem[slot_1];
-  assign in_heads  = (u_dut.heads[0] != 2'd0 ? blocks_of(head_bytes[0]) : 8'd0) +
-                     (u_dut.heads[0] == 2'd2 ? blocks_of(bytes_1) : 8'd0);
+  assign one       = u_dut.gen_head[0].u_head.out_valid_q;
+  assign two       = u_dut.gen_head[0].u_head.skid_valid_q;
+  assign {bytes_1, blocks_1} = u_dut.gen_head[0].u_head.skid_q;
+  assign in_heads  = (one ? blocks_of(head_bytes[0]) : 8'd0) + (two ? blocks_of(bytes_1) : 8'd0);
   assign gen_ring[0].lengths = waiting[RingPkts] + in_flight + in_heads;
 
   always_comb begin
@@ -136,13 +138,11 @@ module fv_vl_queue #(
       if (!first_q && !ring_q) h_stored: assert (32'(stored) < RingPkts);
       h_some:    assert (u_dut.some_q[0] == (stored != '0));
       h_packets: assert (u_dut.wr_pkt_q[0] == pkt_t'(u_dut.rd_pkt_q[0] + pkt_t'(stored)));
-      h_heads:   assert (u_dut.heads[0] + 2'(u_dut.fetched_q[0]) <= 2'd2 && u_dut.heads[0] <= 2'd2);
-      h_fifo:    assert (u_dut.gen_head[0].u_head.wr_ptr_q ==
-                         u_dut.gen_head[0].u_head.rd_ptr_q + 1'(u_dut.heads[0][0]));
-      if (u_dut.heads[0] != 2'd0) h_head_0: assert (head_bytes[0] != '0 && 32'(head_bytes[0]) <= RoomBlocks * 64);
+      h_heads:   assert (2'(one) + 2'(two) + 2'(u_dut.fetched_q[0]) <= 2'd2 && (one || !two));
+      if (one) h_head_0: assert (head_bytes[0] != '0 && 32'(head_bytes[0]) <= RoomBlocks * 64);
       a_blocks:  assert ((!head_valid[0] || blocks_o[0] == blocks_of(head_bytes[0]))
                          && (!head_valid[1] || blocks_o[1] == blocks_of(head_bytes[1])));
-      if (u_dut.heads[0] == 2'd2) h_head_1: assert (bytes_1 != '0 && 32'(bytes_1) <= RoomBlocks * 64 &&
+      if (two) h_head_1: assert (bytes_1 != '0 && 32'(bytes_1) <= RoomBlocks * 64 &&
                                                     blocks_1 == blocks_of(bytes_1));
       if (u_dut.fetched_q[0])
         h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);

@@ -1,4 +1,4 @@
-// The number of the lowest bit that is set, and of the lowest one behind a place, by two searches side by side. What
+// The number of the lowest bit that is set, and of the lowest of some later ones, by two searches side by side. What
 // belongs to a bit (its note) comes along with its number, so that nobody looks it up behind the search. Combinational;
 // a number and a note count only where there is one.
 module hca_low_index #(
@@ -8,11 +8,11 @@ module hca_low_index #(
 ) (
   input  logic [N-1:0]            bits_i,
   input  logic [N-1:0][NoteW-1:0] notes_i,
-  input  logic [IdxW-1:0]         place_i,
+  input  logic [N-1:0]            later_i,   // those of them that are behind a place
   output logic                    none_o,
   output logic [IdxW-1:0]         idx_o,
   output logic [NoteW-1:0]        note_o,
-  output logic                    wraps_o,   // none is behind the place
+  output logic                    wraps_o,   // there is none of these
   output logic [IdxW-1:0]         behind_o,
   output logic [NoteW-1:0]        behind_note_o
 );
@@ -42,12 +42,10 @@ module hca_low_index #(
     return found[0];
   endfunction
 
-  logic [N-1:0] behind;   // the place
-  found_t       first, next;
+  found_t first, next;
 
-  assign behind = ({N{1'b1}} << place_i) << 1;
-  assign first  = lowest_of(bits_i, notes_i);
-  assign next   = lowest_of(bits_i & behind, notes_i);
+  assign first = lowest_of(bits_i, notes_i);
+  assign next  = lowest_of(later_i, notes_i);
 
   assign none_o        = !first.some;
   assign idx_o         = first.idx;

@@ -46,10 +46,10 @@ module hca_vl_arb
 
   localparam logic [7:0] Unlimited = 8'd255;
 
-  logic            use_high, stall, high_step, high_lap_if;
+  logic            unlimited_q, limit_0_q, use_high, turn, stall, high_step, high_lap_if, low_step;
   logic            high_any, high_start, high_ready, high_take;
   logic            low_any, low_start, low_ready, low_begin, low_take, low_lap, low_visit, low_leave, low_lap_only;
-  logic            high_jumps;
+  logic            high_jumps, low_jumps, low_lap_if, low_first;
   logic [1:0]      low_jump, high_laps, low_laps, high_by;   // high_by: laps of high, if it jumps
   logic [VlW-1:0]  high_vl, low_vl;
   logic [PacketW-1:0] high_bytes;
@@ -86,6 +86,7 @@ module hca_vl_arb
     .jump_o    (),
     .laps_o    (high_by),
     .lap_o     (),
+    .first_o   (),
     .visit_o   (),
     .weight_o  (),
     .leave_o   (),
@@ -107,7 +108,7 @@ module hca_vl_arb
     .req_i,
     .wait_i,
     .bytes_i,
-    .step_i    (!use_high && low_any && !(stall && low_start)),
+    .step_i    (low_step),
     .lap_only_i(low_lap_only),
     .laps_max_i(low_laps),
     .take_i    (take_i && !stall),
@@ -117,11 +118,12 @@ module hca_vl_arb
     .vl_o      (low_vl),
     .bytes_o   (),
     .begin_o   (low_begin),
-    .lap_if_o  (),
-    .jump_if_o (),
+    .lap_if_o  (low_lap_if),
+    .jump_if_o (low_jumps),
     .jump_o    (low_jump),
     .laps_o    (),
     .lap_o     (low_lap),
+    .first_o   (low_first),
     .visit_o   (low_visit),
     .weight_o  (low_weight),
     .leave_o   (low_leave),
@@ -173,10 +175,10 @@ module hca_vl_arb
   // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
   // packets leave, so that the two lists mix packet by packet.
   budget_t         budget_q, budget, price, gain, low_gain, old, stays, pays, opens, pays_1, pays_4, pays_16, gets;
-  budget_t         gets_pays;
+  budget_t         gets_pays, if_high, if_low;
   logic            low_done_q;    // low has had its lap in this round
   logic            rich_1, rich_4, rich_16, fresh, high_lap;
-  logic [7:0]      pending_q, pending, first_share;
+  logic [7:0]      pending_q, pending, left;
   logic            one_packet, few;
   logic [14:0]     k_q;           // a cycle behind what firmware says
   logic [SumW-1:0] rest;
@@ -187,30 +189,28 @@ module hca_vl_arb
   logic            gives_blocks_q, gives_weight_q, gives_rest_q, early_q;
   logic [SumW-1:0] early_sum_q;
 
-  // At least H, 4 H, 16 H: what is above as many bits as H has, or a short comparison.
-  function automatic logic at_least(budget_t much, logic [SumW-1:0] sum);
-    return !much[BudgetW-1] && (much[BudgetW-2:SumW] != '0 || much[SumW-1:0] >= sum);
-  endfunction
+  // At least H, 4 H, 16 H: the sign of what is left.
+  assign rich_1  = !budget_q[BudgetW-1] && !pays_1[BudgetW-1];
+  assign rich_4  = !budget_q[BudgetW-1] && !pays_4[BudgetW-1];
+  assign rich_16 = !budget_q[BudgetW-1] && !pays_16[BudgetW-1];
 
-  assign rich_1  = at_least(budget_q, high_sum);
-  assign rich_4  = at_least(budget_q >>> 2, high_sum);
-  assign rich_16 = at_least(budget_q >>> 4, high_sum);
-
+  // High's turn, if both have packets; who has is known as late.
   always_comb begin
-    if (limit_i == Unlimited) use_high = high_any;
-    else if (round_quantum_i) use_high = high_any && (!high_start || low_done_q || rich_1 || !low_any);
-    else use_high = high_any && (allowed_q || !low_any);
+    if (unlimited_q) turn = 1'b1;
+    else if (round_quantum_i) turn = !high_start || low_done_q || rich_1;
+    else turn = allowed_q;
   end
+  assign use_high = high_any && (turn || !low_any);
 
-  // A release takes a cycle to reach the budget, what is given early two: until then nobody sends and no lap begins.
+  // A release takes a cycle to reach the budget, what is given early three: until then nobody sends and no lap begins.
   // Low may walk on, for a visit that sends nothing is the same before and after a lap of high.
-  assign releases = gives_blocks_q || gives_weight_q || gives_rest_q || early_q;
-  assign stall    = round_quantum_i && releases && limit_i != 8'd0 && high_any;
+  assign releases = gives_blocks_q || gives_weight_q || gives_rest_q || low_gives_early || early_q;
+  assign stall    = round_quantum_i && releases && !limit_0_q && high_any;
 
   always_comb begin
     high_laps = 2'd3;
     low_laps  = 2'd3;
-    if (round_quantum_i && low_any && limit_i != Unlimited) begin
+    if (round_quantum_i && low_any && !unlimited_q) begin
       if (rich_16) high_laps = 2'd3;
       else if (rich_4) high_laps = 2'd2;
       else high_laps = 2'd1;
@@ -219,14 +219,14 @@ module hca_vl_arb
   end
 
   assign high_step    = use_high && !stall;
+  assign low_step     = low_any && !(high_any && turn) && !(stall && low_start);
   assign high_lap     = high_step && high_lap_if;
   assign fresh        = !rich_1;   // this lap of high opens a round
-  assign low_lap_only = round_quantum_i && high_step && high_jumps && fresh && limit_i != Unlimited;
+  assign low_lap_only = round_quantum_i && high_step && high_jumps && fresh && !unlimited_q;
 
   // What is still to be released, if the visit acts now; what a packet releases of it.
-  assign pending     = low_visit ? low_weight : pending_q;
-  assign few         = pending < low_blocks;
-  assign first_share = few ? pending : low_blocks;
+  assign pending     = low_first ? low_weight : pending_q;
+  assign {few, left} = {1'b0, pending} - {1'b0, low_blocks};
   assign one_packet  = low_take && !low_leave && !few;
   assign rest        = early_q ? early_sum_q : SumW'(pending_q);
 
@@ -260,13 +260,11 @@ module hca_vl_arb
     if (fresh) pays = opens;
   end
 
+  // Whose turn it is comes last: what a turn would make of it is there.
   always_comb begin
-    unique case ({low_jump != 2'd0, high_lap})
-      2'b01:   budget = pays;
-      2'b10:   budget = gets;
-      2'b11:   budget = gets_pays;
-      default: budget = (low_begin && low_done_q) ? gain : stays;
-    endcase
+    if_high = (low_jumps && round_quantum_i && high_jumps && fresh && !unlimited_q) ? gets_pays : pays;
+    if_low  = low_jumps ? gets : (low_lap_if && low_done_q) ? gain : stays;
+    budget  = (high_step && high_lap_if) ? if_high : low_step ? if_low : stays;
   end
 
   // Nobody is visited while weights that were given early become a gain.
@@ -277,6 +275,8 @@ module hca_vl_arb
   `endif
 
   always_ff @(posedge clk_i) begin
+    limit_0_q   <= limit_i == 8'd0;
+    unlimited_q <= limit_i == Unlimited;   // a limit hardly changes
     k_q         <= 15'(limit_i) << (3'd5 - mtu_i);
     low_gain_q  <= times_k(k_q, low_sum);
     of_blocks_q <= times_k(k_q, SumW'(low_blocks));
@@ -290,8 +290,8 @@ module hca_vl_arb
       {gives_blocks_q, gives_weight_q, gives_rest_q, early_q} <= '0;
     end else begin
       budget_q  <= budget;
-      if (low_leave) pending_q <= '0;
-      else if (low_take) pending_q <= pending - first_share;
+      if (low_leave || (low_take && few)) pending_q <= '0;
+      else if (low_take) pending_q <= left;
       gives_blocks_q <= one_packet;
       gives_weight_q <= (low_leave || low_take) && !one_packet && low_visit;
       gives_rest_q   <= ((low_leave || low_take) && !one_packet && !low_visit && pending_q != '0) || early_q;

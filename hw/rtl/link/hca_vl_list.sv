@@ -35,11 +35,12 @@ module hca_vl_list
   output logic [1:0]                     jump_o,       // strobe: 1, 4 or 16 laps were jumped (1, 2, 3)
   output logic [1:0]                     laps_o,       // what jump_o is, if it is not 0
   output logic                           lap_o,        // strobe: a lap ends
+  output logic                           first_o,      // the account does not have the weight yet
   output logic                           visit_o,      // a packet or leave_o of now is the first thing of a visit:
   output logic [7:0]                     weight_o,     // weight_o goes to the account of vl_o
   output logic                           leave_o,      // strobe: the visit ends
-  output logic                           early_o,      // strobe: weights were given without a visit at a lap's start:
-  output logic [SumW-1:0]                early_sum_o,  // these together
+  output logic                           early_o,      // strobe, a cycle late: weights were given without a visit at a
+  output logic [SumW-1:0]                early_sum_o,  // lap's start, these together
   output logic [SumW-1:0]                sum_o         // weights of all VLs with a packet, one cycle old
 );
 
@@ -50,17 +51,16 @@ module hca_vl_list
 
   // ---- Table ---------------------------------------------------------------------------------------
   logic [Entries-1:0]             on_q;        // entries of a VL there is, with a weight
-  logic [Entries-1:0][VlW-1:0]    vl_q;        // whose; all of them at once, which the RAM beside them cannot say
+  logic [Entries-1:0][VlW+7:0]    entry_q;     // weight, and whose; all of them at once, which a RAM cannot say
   logic [NumVls-1:0][SumW-1:0]    weights_q;   // sum of a VL's weights
   // A cycle behind it: there are some; what a lap gives the VL, where above any debt it counts as 255.
   logic [NumVls-1:0]              listed_q;
   logic [NumVls-1:0][7:0]         lap_q;
   logic [11:0]                    mem [Entries];
-  // What firmware writes is here a cycle later, with what it writes over. The RAM gets it a cycle after the registers:
-  // an entry that was found is read in the next cycle, and is then as it was when it was found.
-  logic                           we_q, late_we_q, on, old_on_q;
-  logic [EntryW-1:0]              write_q, late_q;   // the entry
-  vl_entry_t                      new_q, late_new_q, old, old_q;
+  // What firmware writes is here a cycle later, with what it writes over.
+  logic                           we_q, on, old_on_q;
+  logic [EntryW-1:0]              write_q;           // the entry
+  vl_entry_t                      new_q, old, old_q;
   logic signed [8:0]              lost, change;      // without the old weight, and with the new one
 
   assign on     = 32'(new_q.vl) < NumVls && new_q.weight != 8'd0;
@@ -69,7 +69,6 @@ module hca_vl_list
 
   always_comb begin
     old = mem[tbl_idx_i];
-    if (late_we_q && late_q == tbl_idx_i) old = late_new_q;
     if (we_q && write_q == tbl_idx_i) old = new_q;
   end
 
@@ -79,11 +78,8 @@ module hca_vl_list
     new_q      <= tbl_i;
     old_q      <= old;
     old_on_q   <= (we_q && write_q == tbl_idx_i) ? on : on_q[tbl_idx_i];
-    late_we_q  <= we_q;
-    late_q     <= write_q;
-    late_new_q <= new_q;
-    if (late_we_q) mem[late_q] <= late_new_q;
-    if (we_q) vl_q[write_q] <= new_q.vl[VlW-1:0];
+    if (we_q) mem[write_q] <= new_q;
+    if (we_q) entry_q[write_q] <= {new_q.weight, new_q.vl[VlW-1:0]};
     if (rst_i) on_q <= '0;
     else if (we_q) on_q[write_q] <= on;
   end
@@ -119,14 +115,14 @@ module hca_vl_list
 
   // ---- The next entry whose VL has a packet -----------------------------------------------------------
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
-  logic               early_q;                       // weights were given at the beginning of this lap:
+  logic               early_q, early_was_q;          // weights were given at the beginning of this lap: just now;
   logic [NumVls-1:0]  skip_q;                        // to these, while early_q
   logic [2**VlW-1:0]  open;                          // may be visited in this lap
   logic [Entries-1:0] ok_q;                          // entries that may be, a cycle before
   logic               stale_q;                       // skip_q has just changed: ok_q does not know yet
   logic               none, wraps;
-  logic [EntryW-1:0]  idx, idx_later;
   logic [VlW-1:0]     vl, vl_later;                  // whose
+  logic [7:0]         vl_weight, weight_later;
 
   assign back = req_i | wait_i;
 
@@ -135,45 +131,50 @@ module hca_vl_list
   // An entry that is being written is none: what was true of it is not true of the VL that it has then.
   for (genvar e = 0; e < int'(Entries); e++) begin : gen_ok
     always_ff @(posedge clk_i) begin
-      ok_q[e] <= !rst_i && on_q[e] && open[vl_q[e]] && !(we_q && write_q == EntryW'(e));
+      ok_q[e] <= !rst_i && on_q[e] && open[entry_q[e][VlW-1:0]] && !(we_q && write_q == EntryW'(e));
     end
   end
 
   // The entry in hand. At the start of a lap it is looked for again until the lap begins.
-  logic               start_q, valid_q, added_q, search, leave;
-  logic [EntryW-1:0]  idx_q;
+  logic               start_q, valid_q, valid, added_q, search, leave, send;
   logic [VlW-1:0]     cur_vl_q;
 
-  assign search = start_q && !(step_i && valid_q) && !stale_q;
+  // None that was found before weights were given early, or before such a lap ended.
+  assign valid  = valid_q && !stale_q;
+  assign search = start_q && !(step_i && valid) && !stale_q;
 
   // The first one of the lap and the first one behind the entry in hand, side by side: which one counts is known late.
+  // Which entries are behind one comes with it, out of a carry chain: bits that a negation turns are above the lowest.
+  logic [Entries-1:0] behind_q, later, behind_first, behind_next;
+
+  assign later        = ok_q & behind_q;
+  assign behind_first = ok_q ^ (~ok_q + 1'b1);
+  assign behind_next  = later ^ (~later + 1'b1);
+
   hca_low_index #(
     .N    (Entries),
-    .NoteW(VlW)
+    .NoteW(VlW + 8)
   ) u_first (
     .bits_i       (ok_q),
-    .notes_i      (vl_q),
-    .place_i      (idx_q),
+    .notes_i      (entry_q),
+    .later_i      (later),
     .none_o       (none),
-    .idx_o        (idx),
-    .note_o       (vl),
+    .idx_o        (),
+    .note_o       ({vl_weight, vl}),
     .wraps_o      (wraps),
-    .behind_o     (idx_later),
-    .behind_note_o(vl_later)
+    .behind_o     (),
+    .behind_note_o({weight_later, vl_later})
   );
 
-  // Whose it is comes with the search, for the account and the packet hang on that. The weight is read in the first
-  // cycle in which the entry is in hand, and counts until the account has it.
-  logic       found_q;   // that cycle: the account does not have it yet
-  logic [7:0] cur_weight, cur_weight_q;
-
-  assign cur_weight = found_q ? mem[idx_q][7:0] : added_q ? 8'd0 : cur_weight_q;
+  // Whose it is and its weight come with the search, for all else hangs on them. The weight counts until the account
+  // has it: then it is none.
+  logic [7:0] cur_weight_q;
 
   always_ff @(posedge clk_i) begin
-    found_q      <= search || leave;
-    cur_weight_q <= cur_weight;
+    if (search || leave) cur_weight_q <= (search || wraps) ? vl_weight : weight_later;
+    else if (send) cur_weight_q <= '0;
     if (search || leave) begin
-      idx_q    <= (search || wraps) ? idx : idx_later;
+      behind_q <= (search || wraps) ? behind_first : behind_next;
       cur_vl_q <= (search || wraps) ? vl : vl_later;
     end
   end
@@ -190,7 +191,8 @@ module hca_vl_list
   logic [NumVls-1:0]           member, owes, able, owes_4, owes_16;
   logic [1:0]                  laps, jump;   // laps: as jump, if there is one
   at_least_t                   owing;
-  logic                        bound, any, all_owe, many_owe, all_4, all_16, jumps, gives_early, ahead, early;
+  logic                        bound, any, many_owe, all_4, all_16, may_jump, may_give, jumps, gives_early, ahead;
+  logic                        early;
 
   // Weights of some VLs together, which ones is known late: two weights and their sum are there before, and a number of
   // the three or none is taken.
@@ -214,22 +216,30 @@ module hca_vl_list
     return part[0];
   endfunction
 
-  // At least 1, 2, 3, 4 of some bits, by halves: without a carry.
-  function automatic at_least_t at_least_of(logic [15:0] bits);
-    at_least_t [15:0] part;
-    at_least_t        a, b;
-    for (int unsigned n = 0; n < 16; n++) part[n] = {3'd0, bits[n]};
-    for (int unsigned width = 8; width != 0; width = width / 2) begin
-      for (int unsigned n = 0; n < width; n++) begin
-        a = part[2*n];
-        b = part[2*n+1];
-        part[n][1] = a[1] || b[1];
-        part[n][2] = a[2] || b[2] || (a[1] && b[1]);
-        part[n][3] = a[3] || b[3] || (a[2] && b[1]) || (a[1] && b[2]);
-        part[n][4] = a[4] || b[4] || (a[3] && b[1]) || (a[1] && b[3]) || (a[2] && b[2]);
-      end
+  // At least 1, 2, 3, 4 of nine bits: how many of each three, in two bits, and that of all three without a carry.
+  function automatic at_least_t at_least_of_nine(logic [8:0] bits);
+    logic [2:0] twos, ones;
+    logic       two_twos, two_ones;
+    for (int unsigned n = 0; n < 3; n++) begin
+      twos[n] = (bits[3*n] && bits[3*n+1]) || (bits[3*n] && bits[3*n+2]) || (bits[3*n+1] && bits[3*n+2]);
+      ones[n] = ^bits[3*n +: 3];
     end
-    return part[0];
+    two_twos = (twos[0] && twos[1]) || (twos[0] && twos[2]) || (twos[1] && twos[2]);
+    two_ones = (ones[0] && ones[1]) || (ones[0] && ones[2]) || (ones[1] && ones[2]);
+    at_least_of_nine[1] = twos != '0 || ones != '0;
+    at_least_of_nine[2] = twos != '0 || two_ones;
+    at_least_of_nine[3] = two_twos || (twos != '0 && ones != '0) || ones == '1;
+    at_least_of_nine[4] = two_twos || (twos != '0 && two_ones);
+  endfunction
+
+  function automatic at_least_t at_least_of(logic [15:0] bits);
+    at_least_t a, b;
+    a = at_least_of_nine(bits[8:0]);
+    b = at_least_of_nine({2'd0, bits[15:9]});
+    at_least_of[1] = a[1] || b[1];
+    at_least_of[2] = a[2] || b[2] || (a[1] && b[1]);
+    at_least_of[3] = a[3] || b[3] || (a[2] && b[1]) || (a[1] && b[2]);
+    at_least_of[4] = a[4] || b[4] || (a[3] && b[1]) || (a[1] && b[3]) || (a[2] && b[2]);
   endfunction
 
   // An account below zero behind 1, 4 and 16 laps, without its sign and the bits that stay: a carry says that it owes
@@ -251,17 +261,19 @@ module hca_vl_list
 
   assign bound       = start_q && !early_q;
   assign any         = member != '0;
-  assign all_owe     = any && able == '0;
   assign owing       = at_least_of(16'(owes));
   assign many_owe    = owing[ManyVls];
   assign all_4       = any && owes_4 == '1;    // more than one lap, so one lap too
   assign all_16      = any && owes_16 == '1;
-  assign early_sum_o = sum_of(owes, weights_q);
+  assign early_sum_o = sum_of(skip_q, weights_q);
 
   // No visit now: laps are jumped, or weights given early, if this list has the turn. Whose turn it is comes last.
-  assign jumps       = bound && all_owe && laps_max_i != 2'd0;
-  assign gives_early = bound && !all_owe && many_owe;
-  assign ahead       = jumps || gives_early;
+  // Many who owe are some, so that what is ahead is one of two things that are known by then.
+  assign may_jump    = bound && any && laps_max_i != 2'd0;
+  assign may_give    = bound && many_owe;
+  assign jumps       = may_jump && able == '0;
+  assign gives_early = may_give && able != '0;
+  assign ahead       = (able == '0) ? may_jump : may_give;
   assign early       = gives_early && step_i;
 
   always_comb begin
@@ -273,7 +285,7 @@ module hca_vl_list
   assign jump = (jumps && (step_i || lap_only_i)) ? laps : 2'd0;
 
   // ---- The visit ------------------------------------------------------------------------------------------
-  logic            act, has, send, may_act, goes_on;   // whose turn it is comes late: may_act, goes_on, if ours
+  logic            act, has, may_act, goes_on;   // whose turn it is comes late: may_act, goes_on, if ours
   acc_t            acc, gain, account, unpaid, half, rest;   // account and rest: one less
   logic [AccW-1:0] carry;
   logic            unused_carry;
@@ -281,7 +293,7 @@ module hca_vl_list
 
   // account - bytes, of three numbers in one chain: it does not wait for the account. Weights are in units of 64.
   assign acc     = acc_q[cur_vl_q];
-  assign gain    = acc_t'({cur_weight, 6'd0});
+  assign gain    = acc_t'({cur_weight_q, 6'd0});
   assign unpaid  = ~acc_t'(bytes_o);
   assign half    = acc ^ gain ^ unpaid;
   assign carry   = (acc & gain) | (acc & unpaid) | (gain & unpaid);
@@ -289,9 +301,9 @@ module hca_vl_list
   assign account = {acc[AccW-1:6] + gain[AccW-1:6], acc[5:0]};
   assign rest    = half + {carry[AccW-2:0], 1'b1};
 
-  assign has     = valid_q && req_i[cur_vl_q];
+  assign has     = valid && req_i[cur_vl_q];
   assign ready_o = has && !wait_i[cur_vl_q] && !account[AccW-1] && !ahead;
-  assign may_act = valid_q && !wait_i[cur_vl_q] && !ahead && (has || !start_q);
+  assign may_act = valid && !wait_i[cur_vl_q] && !ahead && (has || !start_q);
   assign goes_on = may_act && (!has || account[AccW-1] || (take_i && rest[AccW-1]));
   assign act     = step_i && may_act;
   assign send    = take_i && step_i && ready_o;
@@ -306,11 +318,12 @@ module hca_vl_list
   assign jump_if_o = jumps;
   assign jump_o   = jump;
   assign laps_o   = laps;
-  assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid_q && none && !stale_q);
+  assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid && none && !stale_q);
+  assign first_o  = !added_q;
   assign visit_o  = !added_q && has;
-  assign weight_o = cur_weight;
+  assign weight_o = cur_weight_q;
   assign leave_o  = leave;
-  assign early_o  = early;
+  assign early_o  = early_was_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i || clear_i) begin
@@ -319,7 +332,9 @@ module hca_vl_list
       added_q <= 1'b0;
       early_q <= 1'b0;
       stale_q <= 1'b1;
+      early_was_q <= 1'b0;
     end else begin
+      early_was_q <= early;
       stale_q <= early || (early_q && lap_o);
       early_q <= early || (early_q && !lap_o);
       if (early) skip_q <= owes;
@@ -330,7 +345,7 @@ module hca_vl_list
         start_q <= 1'b0;
         added_q <= 1'b1;
       end
-      if (early || (early_q && lap_o)) valid_q <= 1'b0;
+      if (stale_q) valid_q <= 1'b0;
       else if (search || leave) valid_q <= !none;
       else if (start_q && !has && !wait_i[cur_vl_q]) valid_q <= 1'b0;
     end

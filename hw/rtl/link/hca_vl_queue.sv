@@ -115,25 +115,22 @@ module hca_vl_queue
   logic                   fetch;
   logic [PacketW-1:0]     fetch_bytes;
   logic [PktW-1:0]        rd_pkt;
-  logic [NumVls-1:0][1:0] heads;                       // lengths in the two places
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_head
-    logic unused_ready;
+    logic one_at_most;
 
-    assign want[v] = some_q[v] && (heads[v] + 2'(fetched_q[v])) < 2'd2;
+    assign want[v] = some_q[v] && one_at_most && !(head_valid_o[v] && fetched_q[v]);
 
-    hca_fifo #(
-      .Width(PacketW + BlocksW),
-      .Depth(2)
+    hca_skid #(
+      .Width(PacketW + BlocksW)
     ) u_head (
       .clk_i, .rst_i,
       .in_valid_i (fetched_q[v]),
-      .in_ready_o (unused_ready),
+      .in_ready_o (one_at_most),
       .in_i       ({fetch_bytes, blocks_of(fetch_bytes)}),
       .out_valid_o(head_valid_o[v]),
       .out_ready_i(pop_i[v] || drop_i[v]),
-      .out_o      ({head_bytes_o[v], head_blocks_o[v]}),
-      .count_o    (heads[v])
+      .out_o      ({head_bytes_o[v], head_blocks_o[v]})
     );
   end
 
@@ -183,6 +180,17 @@ module hca_vl_queue
   assign head_blocks_o[NumVls] = blocks_of(head_bytes_o[NumVls]);
 
   // ---- Fill --------------------------------------------------------------------------------------------------
+  // What is dropped leaves a cycle later: that it is, is late.
+  logic [Rings-1:0]   drop_q;
+  logic [BlocksW-1:0] drop_blocks, drop_blocks_q;
+
+  assign drop_blocks = head_blocks_o[drop_ring_i];
+
+  always_ff @(posedge clk_i) begin
+    drop_q        <= rst_i ? '0 : drop_i;
+    drop_blocks_q <= drop_blocks;
+  end
+
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
     logic               rd;
     logic [BlocksW-1:0] gone;
@@ -191,7 +199,7 @@ module hca_vl_queue
     assign rd      = rd_en_i && rd_ring_i == RingW'(r);
     assign done[r] = wr_i[r] && wr_beat_i.last && ((r == int'(NumVls)) ? fits_vl15 : fits_data);
     // Of one that is being read nothing is dropped.
-    assign gone    = drop_i[r] ? head_blocks_o[r] : BlocksW'(rd);
+    assign gone    = drop_q[r] ? drop_blocks_q : BlocksW'(rd);
     assign less    = used_q[r] - FillW'(gone);
     assign more    = (used_q[r] ^ FillW'(count) ^ ~FillW'(gone)) + FillW'(1)
                      + (((used_q[r] & FillW'(count)) | ((used_q[r] | FillW'(count)) & ~FillW'(gone))) << 1);

@@ -58,7 +58,7 @@ module hca_sq_next #(
   assign offer   = may && !none;
 
   hca_low_index #(.N(2 ** QueueW)) u_low (
-    .bits_i((2 ** QueueW)'(from_q)), .notes_i('0), .place_i('0), .none_o(none), .idx_o(idx), .note_o(unused_note),
+    .bits_i((2 ** QueueW)'(from_q)), .notes_i('0), .later_i('0), .none_o(none), .idx_o(idx), .note_o(unused_note),
     .wraps_o(unused_wraps), .behind_o(unused_behind), .behind_note_o(unused_behind_note)
   );
 

@@ -113,7 +113,7 @@ module hca_sq_pick #(
   logic [SlotW-1:0] unused_behind;
 
   hca_low_index #(.N(Slots)) u_low (
-    .bits_i(from_q), .notes_i(active_q), .place_i('0), .none_o(unused_none), .idx_o(idx), .note_o(picked_news),
+    .bits_i(from_q), .notes_i(active_q), .later_i('0), .none_o(unused_none), .idx_o(idx), .note_o(picked_news),
     .wraps_o(unused_wraps), .behind_o(unused_behind), .behind_note_o(unused_note)
   );
 
