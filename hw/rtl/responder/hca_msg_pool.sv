@@ -5,7 +5,8 @@
 //
 // alloc_i is held until alloc_ready_o, two cycles or more. free_i takes three cycles, of which nobody sees anything:
 // an alloc waits for it, and a map that comes in these cycles has its answer. clear_i (held until clear_done_o): all
-// blocks of a QP come back, two cycles each. Takes nothing for NumQps cycles after reset.
+// blocks of a QP come back, two cycles each. A QP that has nothing outstanding has one at most: if peek_i comes a cycle
+// ahead, that is over in the second cycle of clear_i. Takes nothing for NumQps cycles after reset.
 module hca_msg_pool
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -35,6 +36,8 @@ module hca_msg_pool
   input  logic             clear_i,
   input  logic             clear_init_i,  // the QP begins anew
   input  wqe_idx_t         clear_wqe_i,   // at this WQE
+  input  logic             clear_quiet_i, // it has nothing outstanding, and begins anew
+  input  logic             peek_i,        // with clear_quiet_i: of qpn_i, which is looked at ahead of clear_i
   output logic             clear_done_o,
   input  logic             mark_ready_i,
   output logic             mark_en_o,     // asks for the QP's mark: the next WQE not yet begun, in the next cycle
@@ -45,7 +48,8 @@ module hca_msg_pool
   localparam int unsigned UnderWay = 5;
   localparam int unsigned PlaceW   = WqeIndexBits - MsgRowW;        // block of a QP, by its first WQE, free-running
 
-  typedef enum logic [2:0] {StScrub, StIdle, StLook, StCount, StCheck, StMap, StFree, StDone} state_e;
+  typedef enum logic [3:0] {StScrub, StIdle, StLook, StCount, StCheck, StMap, StFree, StOne, StDone}
+    state_e;
 
   // The blocks that a QP has.
   typedef struct packed {
@@ -62,6 +66,7 @@ module hca_msg_pool
   logic [QpW:0]       without_q;             // QPs without a block
   logic               is_fresh, take, give, used_valid;
   logic               look_q, free0_q, free1_q;   // an alloc has the QP's row; a free reads it; and has it
+  logic               peek, peeks_q, peeked_q, some_q;
   logic [MsgBlkW-1:0] used_blk, give_blk;
   logic               unused_bits, unused_ready;
   logic [MsgBlkW:0]   unused_count;
@@ -69,7 +74,8 @@ module hca_msg_pool
   assign unused_bits  = ^{alloc_wqe_i, clear_wqe_i, free_wqe_i, mark_wqe_i};
   assign ready_o      = state_q != StScrub;
   assign scrub_o      = scrub_q;
-  assign clear_done_o = state_q == StDone;
+  assign clear_done_o = state_q inside {StOne, StDone};
+  assign peek         = peek_i && clear_quiet_i && state_q == StIdle && !free0_q && !free1_q && !peeks_q && !peeked_q;
   assign mark_en_o    = state_q == StLook && mark_ready_i && !free0_q && !free1_q;
 
   row_t               row, row_new;
@@ -83,10 +89,10 @@ module hca_msg_pool
 
   // ---- Free blocks ---------------------------------------------------------------------------------
   assign is_fresh      = fresh_q != (MsgBlkW + 1)'(MsgBlocks);
-  assign alloc_ready_o = look_q && (is_fresh || used_valid) && !free0_q && !free1_q && state_q != StDone;
+  assign alloc_ready_o = look_q && (is_fresh || used_valid) && !free0_q && !free1_q && !clear_done_o;
   assign alloc_blk_o   = is_fresh ? fresh_q[MsgBlkW-1:0] : used_blk;
   assign take          = alloc_i && alloc_ready_o;
-  assign give          = free0_q || state_q == StFree;
+  assign give          = free0_q || state_q == StFree || (state_q == StOne && some_q);
   assign give_blk      = free0_q ? free_blk_q : blk_q;
 
   hca_fifo #(
@@ -130,16 +136,18 @@ module hca_msg_pool
   assign alloc_place = alloc_wqe_i[WqeIndexBits-1:MsgRowW];
   assign first       = take && !row.some;
   assign emptied     = free1_q && is_newest;
-  assign ended       = state_q == StCount && row.some;
+  assign ended       = (state_q == StCount && row.some) || (state_q == StOne && some_q);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {look_q, free0_q, free1_q, late_q, fresh_late_q, nexts_q} <= '0;
+      {look_q, free0_q, free1_q, late_q, fresh_late_q, nexts_q, peeks_q, peeked_q} <= '0;
     end else begin
       free0_q <= free_i;
       free1_q <= free0_q;
       if (next_en_i || map_en_i) nexts_q <= next_en_i;
-      look_q  <= alloc_i && !take && !free0_q && !free1_q && !mark_en_o;
+      look_q  <= alloc_i && !take && !free0_q && !free1_q && !mark_en_o && !peek;
+      peeks_q <= peek;
+      peeked_q <= peek_i && state_q == StIdle && (peeks_q || peeked_q);
       fresh_late_q <= map_en_i && free0_q;
       if (map_en_i) late_q <= (free0_q || free1_q) && qpn_i == free_qpn_q;
     end
@@ -152,8 +160,8 @@ module hca_msg_pool
   end
 
   // An alloc comes again when another one was first.
-  assign row_re    = free0_q || mark_en_o || (alloc_i && !look_q);
-  assign row_raddr = free0_q ? free_qpn_q : mark_en_o ? qpn_i : alloc_qpn_i;
+  assign row_re    = free0_q || mark_en_o || peek || (alloc_i && !look_q);
+  assign row_raddr = free0_q ? free_qpn_q : (mark_en_o || peek) ? qpn_i : alloc_qpn_i;
 
   hca_ram_1r1w #(
     .Width($bits(row_t)),
@@ -177,7 +185,7 @@ module hca_msg_pool
       row_waddr = free_qpn_q;
       row_new   = '{some: !emptied, oldest: free_place_q + 1'b1, newest: row.newest, blk: next_blk};
     end
-    if (state_q == StDone) begin
+    if (clear_done_o) begin
       row_waddr = qpn_i;
       row_new   = '{some: 1'b0, oldest: clear_init_i ? clear_wqe_i[WqeIndexBits-1:MsgRowW] : end_q, newest: '0,
                     blk: '0};
@@ -231,16 +239,20 @@ module hca_msg_pool
       if (!ready_o) scrub_q <= scrub_q + 1'b1;
       unique case (state_q)
         StScrub: if (scrub_q == QpW'(NumQps - 1)) state_q <= StIdle;
-        StIdle:  if (clear_i) state_q <= StLook;
+        StIdle:
+          if (clear_i && !clear_quiet_i) state_q <= StLook;
+          else if (clear_i && (peeks_q || peeked_q)) state_q <= StOne;
         StLook:  if (mark_en_o) state_q <= StCount;
         StCount: state_q <= StCheck;
         StCheck: state_q <= (at_q == end_q) ? StDone : StMap;
         StMap:   state_q <= StFree;
         StFree:  state_q <= (at_q == end_q) ? StDone : StMap;
+        StOne:   state_q <= StDone;
         default: if (!clear_i) state_q <= StIdle;
       endcase
     end
-    if (state_q == StCount) begin
+    if (peeks_q) {some_q, blk_q} <= {row.some, row.blk};
+    else if (state_q == StCount) begin
       at_q  <= row.oldest;
       end_q <= behind;
       blk_q <= row.blk;
@@ -255,6 +267,8 @@ module hca_msg_pool
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!next_en_i || (state_q == StIdle && !free0_q && !free1_q))
       else $error("hca_msg_pool: a block is asked for beside one that comes back");
+    if (!rst_i) assert (!peeks_q || !row.some || row.oldest == row.newest || !clear_i)
+      else $error("hca_msg_pool: a QP that has nothing outstanding has two blocks");
     if (!rst_i) assert (!free_i || (state_q == StIdle)) else $error("hca_msg_pool: two give blocks back");
     if (!rst_i) assert (free_q <= (MsgBlkW + 1)'(MsgBlocks)) else $error("hca_msg_pool: a block came back twice");
   end

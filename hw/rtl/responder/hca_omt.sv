@@ -16,6 +16,8 @@ module hca_omt
   // Its blocks come back; held until clear_done_o. clear_init_i: init_i comes then.
   input  logic            clear_i,
   input  logic            clear_init_i,
+  input  logic            clear_quiet_i,  // nothing of it is outstanding, and clear_init_i
+  input  logic            peek_i,         // with clear_quiet_i: clear_i may be next
   output logic            clear_done_o,
   // Send queue (re)initialised: nothing of it is outstanding, it goes on from init_mark_i.
   input  logic            init_i,
@@ -167,7 +169,7 @@ module hca_omt
     .free_blk_i   (ask_i.free_blk),
     .free_wqe_i   (ask_i.free_wqe),
     .clear_i,
-    .clear_init_i,
+    .clear_init_i, .clear_quiet_i, .peek_i,
     .clear_wqe_i  (init_mark_i.wqe),
     .clear_done_o,
     .mark_ready_i (!upd_q),

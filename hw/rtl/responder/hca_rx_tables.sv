@@ -25,6 +25,8 @@ module hca_rx_tables
   output omt_row_t       row_o,
   output logic [MsgBlkW-1:0] blk_o,
   input  logic           clear_init_i,      // mark_init_i comes then
+  input  logic           clear_quiet_i,     // it has nothing to do
+  input  logic           peek_i,            // a context write is looked at
   input  logic           clear_i,           // its rows come back; held until clear_done_o
   output logic           clear_done_o,
   output logic           msg_room_o,
@@ -225,7 +227,7 @@ module hca_rx_tables
     .room_o    (msg_room_o),
     .qpn_i     (wr_qpn_i),
     .clear_i,
-    .clear_init_i,
+    .clear_init_i, .clear_quiet_i, .peek_i,
     .clear_done_o,
     .init_i    (mark_init_i),
     .init_mark_i(mark_i),

@@ -32,7 +32,8 @@ class Pool:
 
     async def start(self):
         """Reset; the tables are cleared."""
-        for name in ("alloc_i", "map_en_i", "next_en_i", "free_i", "clear_i", "clear_init_i", "mark_ready_i"):
+        for name in ("alloc_i", "map_en_i", "next_en_i", "free_i", "clear_i", "clear_init_i", "clear_quiet_i", "peek_i",
+                     "mark_ready_i"):
             self.bench.set(name, 0)
         await self.bench.start()
         await self.bench.until(lambda: self.bench.get("ready_o"), NUM_QPS + 8, "reset")
@@ -124,6 +125,23 @@ class Pool:
             self.begun[qpn] = self.una[qpn] = 0
 
 
+    async def clear_quiet(self, qpn):
+        """The QP has nothing outstanding, and another one has its place: over in the second cycle."""
+        bench = self.bench
+        assert self.begun[qpn] == self.una[qpn]
+        for name, value in (("qpn_i", qpn), ("clear_init_i", 1), ("clear_quiet_i", 1), ("clear_wqe_i", 0), ("peek_i", 1)):
+            bench.set(name, value)
+        await bench.step(self.rng.choice((1, 1, 2, 5)))
+        bench.set("clear_i", 1)
+        await bench.until(lambda: bench.get("clear_done_o"), 4, "the clear")   # one that comes back goes first
+        await bench.step(self.rng.randint(1, 2))
+        for name in ("clear_i", "peek_i", "clear_quiet_i"):
+            bench.set(name, 0)
+        await bench.step(1)
+        self.blocks.pop(qpn, [])
+        self.begun[qpn] = self.una[qpn] = 0
+
+
 @cocotb.test()
 async def everybody_finds_a_block(dut):
     """Design 9.4, 9.10: few QPs take all there is room for; every other one can begin all the same; nothing is lost
@@ -161,6 +179,8 @@ async def random_lives(dut):
         elif kind < 0.99:
             for _ in range(pool.rng.randint(0, pool.begun[qpn] - pool.una[qpn])):
                 await pool.complete(qpn)
+            if pool.begun[qpn] == pool.una[qpn] and pool.rng.random() < 0.5:
+                await pool.clear_quiet(qpn)
         else:
             await pool.clear(qpn, 0)
             await pool.clear(qpn, 1)
@@ -178,16 +198,17 @@ class AtOnce:
         self.blocks = {qpn: [] for qpn in qpns}      # of places una .. begun
         self.una = dict.fromkeys(qpns, NEAR_WRAP)
         self.newest = dict.fromkeys(qpns, 0)
-        self.asking = self.freeing = self.mapping = self.again = None
+        self.asking = self.freeing = self.mapping = self.again = self.ending = None
+        self.ended, self.peeks, self.rest = 0, 0, 0
         self.answered, self.mapped, self.allocs = deque(), 0, 0
         bench.agents.append(self)
 
     def drive(self):
         """What each side does in this cycle."""
         bench, rng = self.bench, self.rng
-        if self.asking is None and rng.random() < 0.5:
+        if self.asking is None and rng.random() < (0.5 if bench.cycle % 400 < 200 else 0.05):
             qpn = rng.choice(self.qpns)
-            if len(self.blocks[qpn]) < WINDOW // ROWS:
+            if qpn != self.ending and len(self.blocks[qpn]) < WINDOW // ROWS:
                 self.asking = qpn
                 place = self.una[qpn] + len(self.blocks[qpn])
                 for name, value in (("alloc_qpn_i", qpn), ("alloc_wqe_i", place * ROWS & WQE_MASK),
@@ -195,12 +216,24 @@ class AtOnce:
                     bench.set(name, value)
         bench.set("alloc_i", self.asking is not None)
         self.freeing = self.mapping = None
+        if self.ending is None and rng.random() < 0.1:
+            quiet = [qpn for qpn in self.qpns if qpn != self.asking and len(self.blocks[qpn]) < 2]
+            self.ending, self.peeks = (rng.choice(quiet) if quiet else None), 0
+        for name in ("clear_quiet_i", "clear_init_i", "peek_i"):
+            bench.set(name, self.ending is not None)
+        bench.set("clear_i", self.ending is not None and self.peeks > 0)
+        if self.ending is not None:
+            bench.set("qpn_i", self.ending)
+            bench.set("clear_wqe_i", NEAR_WRAP * ROWS)
+            bench.set("map_en_i", 0)
+            bench.set("free_i", 0)
+            return
         qpn = self.again if self.again is not None and rng.random() < 0.7 else rng.choice(self.qpns)
         if self.blocks[qpn]:
             kind = rng.random()
             if kind < 0.4:
                 self.mapping = qpn
-            elif kind < 0.6 and self.again is None:
+            elif kind < 0.6 and self.again is None and bench.cycle > self.rest + 2:
                 self.freeing = qpn
         bench.set("qpn_i", qpn)
         bench.set("map_en_i", self.mapping is not None)
@@ -217,6 +250,12 @@ class AtOnce:
         if self.mapping is not None:
             self.answered.append(self.blocks[self.mapping][0])
         self.again = None
+        if self.ending is not None:
+            assert self.peeks < 6, "the clear"
+            self.peeks += 1
+            if self.bench.get("clear_i") and self.bench.get("clear_done_o"):
+                self.blocks[self.ending], self.una[self.ending], self.ending = [], NEAR_WRAP, None
+                self.ended, self.rest = self.ended + 1, self.bench.cycle
         if self.freeing is not None:
             self.blocks[self.freeing].pop(0)
             self.una[self.freeing] += 1
@@ -249,7 +288,7 @@ async def at_once(dut, count):
         await bench.step(2)
     work = AtOnce(bench, list(dict.fromkeys(qpns)))
     await bench.step(30000)
-    assert work.allocs > 2000 and work.mapped > 2000, (work.allocs, work.mapped)
+    assert work.allocs > 2000 and work.mapped > 2000 and work.ended > 500, (work.allocs, work.mapped, work.ended)
 
 
 async def everybody(pool):

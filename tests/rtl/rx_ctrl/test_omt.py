@@ -119,6 +119,7 @@ class Table:
         self.rows.pop(qpn, None)
         bench.set("qpn_i", qpn)
         bench.set("clear_init_i", init)
+        bench.set("clear_quiet_i", 0)
         bench.set("init_mark_i", packed(wqe=(wqe & WQE_MASK, WQE_INDEX_BITS), psn=(psn, 24)))
         bench.set("clear_i", 1)
         # done_o falls with the clock's edge behind it: what counts is the cycle in which it is seen.
