@@ -14,7 +14,6 @@ hw/rtl/lib/hca_next.sv
 hw/rtl/lib/hca_crc_512.sv
 hw/rtl/lib/hca_crc32_512.sv
 hw/rtl/lib/hca_crc16_512.sv
-hw/rtl/lib/hca_crc_append.sv
 hw/rtl/lib/hca_fork.sv
 hw/rtl/lib/hca_id_queues.sv
 hw/rtl/lib/hca_work_set.sv

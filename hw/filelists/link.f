@@ -1,7 +1,6 @@
 // Port personality, and the link layer: virtual lanes, arbitration, flow control.
 hw/rtl/link/hca_link_pkg.sv
 hw/rtl/link/hca_eth_tx.sv
-hw/rtl/link/hca_vcrc_tx.sv
 hw/rtl/link/hca_eth_rx.sv
 hw/rtl/link/hca_ib_rx.sv
 hw/rtl/link/hca_loopback.sv

@@ -4,7 +4,7 @@ hw/rtl/wire/hca_tx_hdr.sv
 hw/rtl/wire/hca_tx_pack.sv
 hw/rtl/wire/hca_mad_rx.sv
 hw/rtl/wire/hca_mad_tx.sv
-hw/rtl/wire/hca_icrc_tx.sv
+hw/rtl/wire/hca_crc_tx.sv
 hw/rtl/wire/hca_tx_wire.sv
 hw/rtl/wire/hca_rx_l3.sv
 hw/rtl/wire/hca_rx_crc.sv

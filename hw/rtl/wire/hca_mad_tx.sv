@@ -1,5 +1,5 @@
 // Sends packets of firmware: it writes one word by word, from the LRH up to its payload, and says go; through an
-// Ethernet port a whole frame. What comes out is the packet without CRCs, for hca_icrc_tx; may stall. One packet at a
+// Ethernet port a whole frame. What comes out is the packet without CRCs, for hca_crc_tx; may stall. One packet at a
 // time.
 module hca_mad_tx
   import hca_pkg::*;

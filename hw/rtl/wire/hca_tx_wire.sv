@@ -49,11 +49,11 @@ module hca_tx_wire
   logic       beat_valid, beat_ready;
   tx_beat_t   beat;
   logic       pack_held_q, mad_held_q, mad_turn;
-  logic       icrc_valid, icrc_ready, icrc_ib, icrc_raw;
-  mac_t       icrc_beat;
-  logic [PortW-1:0] icrc_port, eth_port, vcrc_port;
-  logic       eth_out_valid, vcrc_out_valid, eth_out_ready, vcrc_out_ready, eth_in_ready, vcrc_in_ready;
-  mac_t       eth_out, vcrc_out;
+  logic       crc_valid, crc_ready, crc_ib, crc_raw;
+  mac_t       crc_beat;
+  logic [PortW-1:0] crc_port, eth_port;
+  logic       eth_out_valid, eth_out_ready, eth_in_ready, ib_ready;
+  mac_t       eth_out;
   logic       eth_head_valid, eth_head_ready;
 
   hca_tx_hdr u_hdr (
@@ -152,21 +152,21 @@ module hca_tx_wire
     assign sum_beat   = mad_turn ? mad_i : beat;
   end
 
-  hca_icrc_tx u_icrc (
+  hca_crc_tx u_crc (
     .clk_i,
     .rst_i,
     .in_valid_i (sum_valid),
     .in_ready_o (sum_ready),
     .in_i       (sum_beat),
-    .out_valid_o(icrc_valid),
-    .out_ready_i(icrc_ready),
-    .out_o      (icrc_beat),
-    .out_ib_o   (icrc_ib),
-    .out_raw_o  (icrc_raw),
-    .out_port_o (icrc_port)
+    .out_valid_o(crc_valid),
+    .out_ready_i(crc_ready),
+    .out_o      (crc_beat),
+    .out_ib_o   (crc_ib),
+    .out_raw_o  (crc_raw),
+    .out_port_o (crc_port)
   );
 
-  assign icrc_ready = icrc_ib ? vcrc_in_ready : eth_in_ready;
+  assign crc_ready = crc_ib ? ib_ready : eth_in_ready;
 
   hca_eth_tx u_eth (
     .clk_i,
@@ -175,44 +175,31 @@ module hca_tx_wire
     .eth_valid_i(eth_head_valid),
     .eth_ready_o(eth_head_ready),
     .eth_i      (eth),
-    .in_valid_i (icrc_valid && !icrc_ib),
+    .in_valid_i (crc_valid && !crc_ib),
     .in_ready_o (eth_in_ready),
-    .in_i       (icrc_beat),
-    .in_raw_i   (icrc_raw),
-    .in_port_i  (icrc_port),
+    .in_i       (crc_beat),
+    .in_raw_i   (crc_raw),
+    .in_port_i  (crc_port),
     .out_valid_o(eth_out_valid),
     .out_ready_i(eth_out_ready),
     .out_o      (eth_out),
     .out_port_o (eth_port)
   );
 
-  hca_vcrc_tx u_vcrc (
-    .clk_i,
-    .rst_i,
-    .in_valid_i (icrc_valid && icrc_ib),
-    .in_ready_o (vcrc_in_ready),
-    .in_i       (icrc_beat),
-    .in_port_i  (icrc_port),
-    .out_valid_o(vcrc_out_valid),
-    .out_ready_i(vcrc_out_ready),
-    .out_o      (vcrc_out),
-    .out_port_o (vcrc_port)
-  );
-
   mac_t merged [2];
 
   assign merged[0] = eth_out;
-  assign merged[1] = vcrc_out;
+  assign merged[1] = crc_beat;
 
   hca_mac_merge #(
     .N(2)
   ) u_merge (
     .clk_i,
     .rst_i,
-    .valid_i    ({vcrc_out_valid, eth_out_valid}),
-    .ready_o    ({vcrc_out_ready, eth_out_ready}),
+    .valid_i    ({crc_valid && crc_ib, eth_out_valid}),
+    .ready_o    ({ib_ready, eth_out_ready}),
     .mac_i      (merged),
-    .port_i     ({vcrc_port, eth_port}),
+    .port_i     ({crc_port, eth_port}),
     .hold_i     ('0),
     .out_valid_o(mac_valid_o),
     .out_ready_i(mac_ready_i),
