@@ -17,7 +17,7 @@ package hca_link_pkg;
   // Defaults of the parameters of the same name. A VL stays open until its ring holds more than the gather does, so
   // that one whose turn it is has packets however much another VL takes.
   localparam int unsigned Vl15BytesDefault = 1024;   // ring of VL15, each direction
-  localparam int unsigned TxOpenDefault    = 24576;  // a VL with less than this made and not sent is open
+  localparam int unsigned TxOpenDefault    = 28160;  // a VL with less than this made and not sent is open
   localparam int unsigned AheadW           = 14;     // blocks of a VL on their way to its ring
 
   // Rings of one data VL, receive. Each gives some blocks for the ring of VL15, for which there would be block RAMs of

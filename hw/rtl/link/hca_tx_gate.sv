@@ -1,5 +1,5 @@
 // Which VLs may get more packets. What a VL has, in its ring and on the way there, may reach OpenBlocks; beyond what is
-// its own in any case (Guard) it draws on what all share, and may have as much of that as is left for the others. So
+// its own in any case (Guard) it draws on what all share, and may have twice as much of that as is left for the others. So
 // one VL alone has all it wants, those that are many leave some to the next one, and none that stands still shuts
 // another one out. Three cycles late. Rules and sums: README.md.
 module hca_tx_gate
@@ -59,7 +59,7 @@ module hca_tx_gate
 
   // One VL has nobody to share with.
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_open
-    assign open_o[v] = below_q[v] && (NumVls == 1 || own_q[v] || excess_q[v] < rest_q);
+    assign open_o[v] = below_q[v] && (NumVls == 1 || own_q[v] || excess_q[v] >> 1 < rest_q);
   end
 
 endmodule

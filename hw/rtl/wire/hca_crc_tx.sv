@@ -29,13 +29,15 @@ module hca_crc_tx
     logic             ib;
     logic             raw;
     logic             last;
+    logic             ends;       // the ICRC is in this beat,
+    logic             splits;     // and the VCRC is not
     logic [6:0]       len_bytes;
     beat_t            data;
   } item_t;
 
-  // What is appended: the ICRC, and the register of the VCRC in front of it.
+  // What is appended.
   typedef struct packed {
-    logic [15:0] vcrc_reg;
+    logic [15:0] vcrc;
     logic [31:0] icrc;
   } sums_t;
 
@@ -45,11 +47,21 @@ module hca_crc_tx
   logic        done, unused_done, unused_sums_ready, unused_csum;
   logic [4:0]  head_count, unused_sums_count;
   logic [31:0] icrc_reg;
+  logic [15:0] vcrc_reg;   // in front of the ICRC
 
   assign unused_csum = in_i.csum;   // hca_tx_csum has seen to it
   assign take        = in_valid_i && in_ready_o;
-  assign in          = '{port: in_i.port, ib: l3_is_ib(in_i.l3), raw: in_i.l3 == L3Raw, last: in_i.last,
-                         len_bytes: in_i.len_bytes, data: in_i.data};
+
+  always_comb begin
+    in.port      = in_i.port;
+    in.ib        = l3_is_ib(in_i.l3);
+    in.raw       = in_i.l3 == L3Raw;
+    in.last      = in_i.last;
+    in.ends      = in_i.last && !in.raw && in_i.len_bytes != 7'd64;
+    in.splits    = in.ib && in_i.len_bytes == 7'd60;
+    in.len_bytes = in_i.len_bytes;
+    in.data      = in_i.data;
+  end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) first_q <= 1'b1;
@@ -70,10 +82,14 @@ module hca_crc_tx
 
   hca_crc_512 #(.CrcW(16), .Poly(16'hd008), .Granule(4)) u_vcrc (
     .clk_i, .rst_i, .valid_i(take), .first_i(first_q), .end_i(in_i.last), .len_i(in_i.len_bytes), .init_i(VcrcInit),
-    .data_i(in_i.data), .done_o(unused_done), .crc_o(done_sums.vcrc_reg)
+    .data_i(in_i.data), .done_o(unused_done), .crc_o(vcrc_reg)
   );
 
+  // The register goes over the ICRC's bytes as if they were XORed with it.
   assign done_sums.icrc = ~icrc_reg;
+  for (genvar b = 0; b < 16; b++) begin : gen_vcrc
+    assign done_sums.vcrc[b] = ~^((done_sums.icrc ^ 32'(vcrc_reg)) & hca_link_pkg::LpcrcTaps[b]);
+  end
 
   // Never overflows: each CRC here or on its way has its last beat in u_beats.
   hca_fifo #(.Width($bits(sums_t)), .Depth(Depth)) u_sums (
@@ -81,20 +97,12 @@ module hca_crc_tx
     .out_ready_i(sums_ready), .out_o(sums), .count_o(unused_sums_count)
   );
 
-  // The register goes over the ICRC's bytes as if they were XORed with it.
-  logic [15:0] vcrc;
-  for (genvar b = 0; b < 16; b++) begin : gen_vcrc
-    assign vcrc[b] = ~^((sums.icrc ^ 32'(sums.vcrc_reg)) & hca_link_pkg::LpcrcTaps[b]);
-  end
-
   // ---- Out -----------------------------------------------------------------------------------------------
-  logic       spill_q, started_q, out_free, fits, ends, splits, go;
+  logic       spill_q, started_q, out_free, fits, go;
   logic       spill_ib_q, spill_split_q;   // on InfiniBand; the ICRC alone is in the beat before
 
   assign out_free   = !out_valid_o || out_ready_i;
-  assign ends       = head.last && !head.raw && head.len_bytes != 7'd64;   // the ICRC is in this beat
-  assign splits     = head.ib && head.len_bytes == 7'd60;                  // the VCRC is not
-  assign fits       = head.raw || (head.len_bytes != 7'd64 && !splits);
+  assign fits       = head.raw || (head.len_bytes != 7'd64 && !head.splits);   // with what is appended
   assign go         = head_valid && !spill_q
                       && (sums_valid || (!head.last && (started_q || head_count > 5'(CrcDelay))));
   assign head_ready = go && out_free;
@@ -116,16 +124,16 @@ module hca_crc_tx
     if (out_free && spill_q) begin
       out_o.last      <= 1'b1;
       out_o.len_bytes <= spill_split_q ? 7'd2 : spill_ib_q ? 7'd6 : 7'd4;
-      out_o.data      <= spill_split_q ? 512'(vcrc) : {464'b0, {16{spill_ib_q}} & vcrc, sums.icrc};
+      out_o.data      <= spill_split_q ? 512'(sums.vcrc) : {464'b0, {16{spill_ib_q}} & sums.vcrc, sums.icrc};
     end else if (out_free && go) begin
       {out_port_o, out_ib_o, out_raw_o} <= {head.port, head.ib, head.raw};
-      {spill_ib_q, spill_split_q}       <= {head.ib, splits};
+      {spill_ib_q, spill_split_q}       <= {head.ib, head.splits};
       out_o.last      <= head.last && fits;
-      out_o.len_bytes <= !ends ? head.len_bytes : splits ? 7'd64 : head.len_bytes + (head.ib ? 7'd6 : 7'd4);
+      out_o.len_bytes <= !head.ends ? head.len_bytes : head.splits ? 7'd64 : head.len_bytes + (head.ib ? 7'd6 : 7'd4);
       out_o.data      <= head.data;
       for (int unsigned at = 0; at < 16; at++) begin
-        if (ends && head.len_bytes[5:2] == 4'(at)) out_o.data[32*at +: 32] <= sums.icrc;
-        if (at > 0 && ends && head.ib && head.len_bytes[5:2] == 4'(at - 1)) out_o.data[32*at +: 16] <= vcrc;
+        if (head.ends && head.len_bytes[5:2] == 4'(at)) out_o.data[32*at +: 32] <= sums.icrc;
+        if (at > 0 && head.ends && head.ib && head.len_bytes[5:2] == 4'(at - 1)) out_o.data[32*at +: 16] <= sums.vcrc;
       end
     end
   end

@@ -11,7 +11,7 @@ from common import simulate
 from tx_bench import MAC, VL15, Tx
 
 VLS = 8
-OPEN, GUARD, LONGEST = 384, 264, 66   # blocks
+OPEN, GUARD, LONGEST = 440, 264, 66   # blocks
 ALL = 3072 - 16 * (VLS + 1) - 10 * 8 - 4 * 8 - LONGEST   # a pool without room for one more holds so many at least
 SIZES = (30, 94, 300, 1054, 2078, 4126, 4190)
 
