@@ -355,12 +355,14 @@ module hca_xlate
   end
 
   // A place beside it for what comes while it stalls: whether the consumer takes a chunk is not to be known in front.
-  logic step;
+  // A piece that stays inside 4 KiB is one chunk, where those are as long.
+  logic step, fits;
+  assign fits     = ChunkBytes == 4096 || s3_q.fits;
   assign s3_room  = !spare_valid_q;
   assign s3_comes = past_cache ? s2_valid : found_valid;
   assign s3_free  = !s3_valid_q || s3_done;
   assign step     = s3_valid_q && chunk_ready_i;
-  assign s3_done  = step && s3_q.fits;
+  assign s3_done  = step && fits;
 
   // What is left behind a chunk.
   walk_t       s3_rest;
@@ -385,13 +387,13 @@ module hca_xlate
   assign chunk_o = '{
     err:       s3_q.err,
     discards:  s3_q.discards,
-    seg_last:  s3_q.fits && s3_q.seg_last,
-    pkt_last:  s3_q.fits && s3_q.last,
+    seg_last:  fits && s3_q.seg_last,
+    pkt_last:  fits && s3_q.last,
     has_bytes: s3_q.has_bytes,
     func:      s3_q.func,
     addr:      s3_q.addr,
-    len_bytes: s3_q.fits ? s3_q.len_bytes : to_cut,
-    end_at:    s3_q.fits ? s3_q.end_at : {6'(~s3_q.addr[ChunkW-1:0] >> 6), 6'h3f}
+    len_bytes: fits ? s3_q.len_bytes : to_cut,
+    end_at:    fits ? s3_q.end_at : {6'(~s3_q.addr[ChunkW-1:0] >> 6), 6'h3f}
   };
 
   always_ff @(posedge clk_i) begin
@@ -403,5 +405,11 @@ module hca_xlate
       spare_valid_q <= !s3_free && (spare_valid_q || s3_comes);
     end
   end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i && s3_valid_q) assert (!fits || s3_q.fits) else $error("hca_xlate: a piece of more than one chunk");
+  end
+`endif
 
 endmodule

@@ -93,8 +93,8 @@ module hca_omt
 
   assign ahead   = new_q.wqe[15:0] - old.mark.wqe[15:0];
   assign further = new_q.psn - old.mark.psn;
-  assign alloc   = upd_q && !same_wqe && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
-                   && !init_i;
+  // Beside init_i the pool gives none (clear_done_o): that is late.
+  assign alloc   = upd_q && !same_wqe && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk);
   assign stall   = alloc && !alloc_ready;   // some cycles for each block
   assign upd_we  = upd_q && !stall && !init_i
                    && (same_wqe ? !same_psn && !further[23] : !ahead[15]);
@@ -195,6 +195,7 @@ module hca_omt
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!accept || omt_i.opcode < 8'(1 << OpcodeW)) else $error("hca_omt: no lawful opcode");
+    if (!rst_i) assert (!init_i || clear_done_o || !upd_q) else $error("hca_omt: a QP begins that has not ended");
   end
 
   // Its blocks may be another QP's already.

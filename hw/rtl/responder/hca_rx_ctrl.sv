@@ -197,8 +197,8 @@ module hca_rx_ctrl
   // ---- Tables --------------------------------------------------------------------------------------
   rx_st_t          st, st_new, kept_st;
   logic            st_we, pop_busy, clear, goes_on, clear_done, looked_q, qpc_apply, sq_pi_clr, rq_pi_clr;
-  wqe_idx_t        sq_pi, rq_pi, kept_sq_pi;
-  logic [5:0]      rd_popped, kept_rd_popped;
+  wqe_idx_t        sq_pi, rq_pi;
+  logic [5:0]      rd_popped;
   hw_mark_t        mark, kept_mark;
   omt_row_t        row;
   omt_ask_t        ask;
@@ -208,7 +208,6 @@ module hca_rx_ctrl
   assign at_qpc    = state_q == StRead && job_q == JobQpc;
   assign qpc_look  = at_qpc && (looked_q || qpc_wr_i.sweep) && !look_q && !refuses;
   assign refuses   = qpc_wr_i.swap && !quiet_o;
-  assign quiet_o   = is_quiet(kept_ctx, kept_st, kept_sq_pi, kept_rd_popped);
   assign look_done_o = at_qpc && looked_q && look_q;
   assign goes_on   = qpc_look && kept_ctx.is_sqe && qpc_wr_i.qpc.state == QpsRts && !qpc_wr_i.init_sq;
   assign clear     = qpc_look && !qpc_wr_i.sweep && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset) || goes_on;
@@ -237,8 +236,7 @@ module hca_rx_ctrl
   hca_rx_tables u_tables (
     .clk_i, .rst_i, .rd_en_i(pick), .rd_qpn_i(qpn_d),
     .ctx_o(ctx), .st_o(st), .sq_pi_o(sq_pi), .rq_pi_o(rq_pi), .rd_popped_o(rd_popped), .mark_o(mark),
-    .kept_ctx_o(kept_ctx), .kept_st_o(kept_st), .kept_mark_o(kept_mark), .kept_sq_pi_o(kept_sq_pi),
-    .kept_rd_popped_o(kept_rd_popped),
+    .kept_ctx_o(kept_ctx), .kept_st_o(kept_st), .kept_mark_o(kept_mark), .kept_quiet_o(quiet_o),
     .ask_i(ask), .row_o(row), .blk_o(blk), .clear_init_i(qpc_wr_i.init_sq || goes_on),
     .clear_i(clear), .clear_done_o(clear_done), .clear_quiet_i(qpc_wr_i.swap), .peek_i(at_qpc && !look_q),
     .msg_room_o,

@@ -1,6 +1,7 @@
 // End actions of hca_rx_exec, item by item in order, each item only after its last payload beat was accepted
 // by the write mux: response job, completion, error report, and the buffer's release. Outputs of one item
-// are independent: each is offered until taken.
+// are independent: each is offered until taken. The response job waits in a register, and its item is not over before
+// it has been taken: one item with a response in two cycles, others one per cycle.
 module hca_rx_end
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -30,12 +31,20 @@ module hca_rx_end
   output logic [QpW-1:0] rd_placed_o,
   output logic       buf_free_o,
   output logic [6:0] buf_free_beats_o,
-  output rx_place_t  buf_free_place_o
+  output rx_place_t  buf_free_place_o,
+  // Strobe: an item is over.
+  output logic        ended_o,
+  output rxw_kind_e   end_kind_o,
+  output logic        end_frees_o,
+  output logic        end_ok_o,        // it was carried out
+  output logic [11:0] end_beats_o
 );
 
   logic [11:0] wrote_q;
   logic        ready, over, written, waits, failed, rsp_sent_q, cqe_sent_q, err_sent_q, placed_q;
-  logic        want_rsp, want_cqe, want_err, want_placed, from_rq, spoilt;
+  logic        want_rsp, want_cqe, want_err, want_placed, from_rq, spoilt, leaves;
+  logic        rsp_valid_q, end_valid_q;   // the response of an item, and what is left of it
+  rsp_job_t    rsp;
   logic [7:0]  syndrome, status;
 
   assign wrote_o = wrote_q;
@@ -72,17 +81,17 @@ module hca_rx_end
   end
 
   always_comb begin
-    rsp_o       = done_i.fin.rsp;
-    rsp_o.valid = 1'b1;
+    rsp       = done_i.fin.rsp;
+    rsp.valid = 1'b1;
     if (failed) begin
-      rsp_o.read     = 1'b0;
-      rsp_o.syndrome = syndrome;
+      rsp.read     = 1'b0;
+      rsp.syndrome = syndrome;
       // The record counts the message as complete; it is not.
-      rsp_o.msn      = done_i.fin.rsp.msn - 24'(done_i.fin.msg_last);
+      rsp.msn      = done_i.fin.rsp.msn - 24'(done_i.fin.msg_last);
     end else if (waits) begin
       // What is behind it has been carried out: the answer itself ends the connection (hca_gather_head).
-      rsp_o.va       = result_i.value;
-      if (result_i.err) rsp_o.syndrome = NakRemoteOperational;
+      rsp.va       = result_i.value;
+      if (result_i.err) rsp.syndrome = NakRemoteOperational;
     end
     cqe_o       = done_i.fin.cqe;
     cqe_o.valid = 1'b1;
@@ -104,20 +113,30 @@ module hca_rx_end
     endcase
   end
 
-  assign rsp_valid_o = ready && want_rsp && !rsp_sent_q;
+  assign rsp_valid_o = rsp_valid_q;
   assign cqe_valid_o = ready && want_cqe && !cqe_sent_q;
   assign err_valid_o = ready && want_err && !err_sent_q;
   assign rd_placed_valid_o = ready && want_placed && !placed_q;
   assign rd_placed_o       = done_i.fin.qpn;
 
-  assign done_ready_o = over && (!want_rsp || rsp_sent_q || rsp_ready_i)
+  // Whether hca_resp_sched takes one is not to be known on this side of the registers.
+  assign leaves       = done_valid_i && done_ready_o;
+  assign done_ready_o = over && (!end_valid_q || !rsp_valid_q) && (!want_rsp || rsp_sent_q || !rsp_valid_q)
                         && (!want_cqe || cqe_sent_q || cqe_ready_i)
                         && (!want_err || err_sent_q || err_ready_i)
                         && (!want_placed || placed_q || rd_placed_ready_i);
-  assign result_ready_o   = waits && done_valid_i && done_ready_o;
-  assign buf_free_o       = done_valid_i && done_ready_o && done_i.fin.frees;
-  assign buf_free_beats_o = done_i.fin.buf_beats;
-  assign buf_free_place_o = done_i.fin.place;
+  assign result_ready_o   = waits && leaves;
+  assign ended_o          = end_valid_q && (!rsp_valid_q || rsp_ready_i);
+  assign buf_free_o       = ended_o && end_frees_o;
+
+  always_ff @(posedge clk_i) begin
+    if (!rsp_valid_q) rsp_o <= rsp;
+    if (leaves) begin
+      {buf_free_beats_o, buf_free_place_o} <= {done_i.fin.buf_beats, done_i.fin.place};
+      end_kind_o                           <= done_i.fin.kind;
+      {end_frees_o, end_ok_o, end_beats_o} <= {done_i.fin.frees, !done_i.blocked && !failed, done_i.beats};
+    end
+  end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -126,15 +145,18 @@ module hca_rx_end
       cqe_sent_q <= 1'b0;
       err_sent_q <= 1'b0;
       placed_q   <= 1'b0;
+      {rsp_valid_q, end_valid_q} <= '0;
     end else begin
+      rsp_valid_q <= rsp_valid_q ? !rsp_ready_i : ready && want_rsp && !rsp_sent_q;
+      end_valid_q <= leaves || (end_valid_q && !ended_o);
       if (wrote_i) wrote_q <= wrote_q + 12'd1;
-      if (done_valid_i && done_ready_o) begin
+      if (leaves) begin
         rsp_sent_q <= 1'b0;
         cqe_sent_q <= 1'b0;
         err_sent_q <= 1'b0;
         placed_q   <= 1'b0;
       end else begin
-        if (rsp_valid_o && rsp_ready_i) rsp_sent_q <= 1'b1;
+        if (ready && want_rsp && !rsp_valid_q) rsp_sent_q <= 1'b1;
         if (cqe_valid_o && cqe_ready_i) cqe_sent_q <= 1'b1;
         if (err_valid_o && err_ready_i) err_sent_q <= 1'b1;
         if (rd_placed_valid_o && rd_placed_ready_i) placed_q <= 1'b1;

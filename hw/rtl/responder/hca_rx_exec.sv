@@ -127,14 +127,6 @@ module hca_rx_exec
     .count_o    (unused_metas)
   );
 
-  // What is left of a chunk and what a beat takes of it are far apart: nobody's cycle has both.
-  logic   chunk_waits, chunk_taken;
-  chunk_t chunk;
-  hca_skid #(.Width($bits(chunk_t))) u_chunks (
-    .clk_i, .rst_i, .in_valid_i(chunk_valid_i), .in_ready_o(chunk_ready_o), .in_i(chunk_i),
-    .out_valid_o(chunk_waits), .out_ready_i(chunk_taken), .out_o(chunk)
-  );
-
   hca_rx_mover u_mover (
     .clk_i,
     .rst_i,
@@ -144,9 +136,9 @@ module hca_rx_exec
     .meta_valid_i (meta_valid),
     .meta_ready_o (meta_ready),
     .meta_i       (meta),
-    .chunk_valid_i(chunk_waits),
-    .chunk_ready_o(chunk_taken),
-    .chunk_i      (chunk),
+    .chunk_valid_i,
+    .chunk_ready_o,
+    .chunk_i,
     .buf_re_o,
     .buf_raddr_o,
     .buf_rdata_i,
@@ -259,13 +251,12 @@ module hca_rx_exec
     .rd_placed_o,
     .buf_free_o,
     .buf_free_beats_o,
-    .buf_free_place_o
+    .buf_free_place_o,
+    .ended_o      (ev_end_valid_o),
+    .end_kind_o   (ev_end_kind_o),
+    .end_frees_o  (ev_end_frees_o),
+    .end_ok_o     (ev_end_ok_o),
+    .end_beats_o  (ev_end_beats_o)
   );
-
-  assign ev_end_valid_o = done_valid && done_ready;
-  assign ev_end_kind_o  = done.fin.kind;
-  assign ev_end_frees_o = done.fin.frees;
-  assign ev_end_ok_o    = !done.blocked && done.err == ExNone;
-  assign ev_end_beats_o = done.beats;
 
 endmodule

@@ -68,9 +68,13 @@ module hca_rx_place
   sge_t        sge;
   logic [33:0] half, carries;
   logic [34:0] behind;
-  logic [12:0] take;
+  logic [12:0] rest_half;
+  logic [11:0] rest_carries;
+  logic [12:0] take, rest;
   logic        skipped, enough, entry_seg, entry_go, entries_over, read_bad;
-  logic        entry_here, entries_last, stays;
+  logic        entry_here, entries_last, stays, placed;
+  exec_err_e   err_over;
+  logic [4:0]  segs_over;
   logic        stay;     // a datagram's payload goes on in the entry in which its header ends
 
   assign sge       = list_i.data[{slot_q, 7'd0} +: 128];
@@ -82,6 +86,10 @@ module hca_rx_place
   assign behind    = {half, 1'b1} + {carries[32:0], 1'b1, 1'b1};
   assign enough    = !behind[34];
   assign take      = enough ? need_q : sge.length[12:0] - skip_q[12:0];
+  // What is needed behind it, if it is not enough: beside what it takes, not behind that.
+  assign rest_half    = ~sge.length[12:0] ^ skip_q[12:0] ^ need_q;
+  assign rest_carries = (~sge.length[11:0] & (skip_q[11:0] | need_q[11:0])) | (skip_q[11:0] & need_q[11:0]);
+  assign rest         = rest_half + {rest_carries, 1'b1};
   assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped && need_q != '0;
   // What an entry that is skipped does, and one that is not: which one it is comes late.
   assign entry_here = state_q == StEntry && list_valid_i;
@@ -89,7 +97,11 @@ module hca_rx_place
   // Entries must not run past the fetched bytes; the header was checked, so only a short fetch can do that.
   assign read_bad     = list_i.err || (slot_q == 2'd3 && list_i.last && entries_q != 5'd1);
   assign entries_last = entries_q == 5'd1 || read_bad;
-  assign entries_over = (!skipped && enough) ? !stays : entries_last;
+  assign placed       = !skipped && enough;
+  assign entries_over = placed ? !stays : entries_last;
+  // The last entry that counts, or the list ends, and not all has a place.
+  assign err_over     = placed ? (list_i.err ? ExWqe : ExNone) : !entries_last ? ExNone : read_bad ? ExWqe : ExLen;
+  assign segs_over    = (!skipped && !list_i.err && need_q != '0) ? segs_q + 5'd1 : segs_q;
 
   // ---- Datagrams: 40 bytes before the payload, with the network header at their end --------------------
   logic [5:0] hdr_bytes;
@@ -97,7 +109,7 @@ module hca_rx_place
   assign room_only = rxw_i.dg == DgBare && rxw_i.payload_bytes == '0;
   assign hdr_bytes = (rxw_i.dg == DgIpv4) ? 6'(Ipv4Bytes) : (rxw_i.dg inside {DgIpv6, DgGrh}) ? 6'(GrhBytes) : 6'd0;
   assign stays     = hdr_q && !list_i.err && rxw_i.payload_bytes != '0;
-  assign stay      = stays && !skipped && enough;
+  assign stay      = stays && placed;
 
   // ---- Items without a list ------------------------------------------------------------------------
   logic direct, direct_seg, flush;
@@ -153,8 +165,9 @@ module hca_rx_place
   assign hdr_off     = (rxw_i.dg == DgGrh) ? 5'(LrhBytes) : rxw_i.lead;
 
   always_comb begin
-    meta_o.err         = direct ? ExNone : closed ? err_d : err_q;
-    meta_o.segs        = direct ? 5'(direct_seg) : closed ? segs_d : segs_q;
+    // In an entry there is a record if it closes the list: what it says does not wait for that.
+    meta_o.err         = (state_q == StEntry) ? err_over : (state_q == StDrain) ? err_q : ExNone;
+    meta_o.segs        = (state_q == StEntry) ? segs_over : (state_q == StDrain) ? segs_q : 5'(direct_seg);
     meta_o.buf_beat    = rxw_i.buf_beat;
     // What is in the item itself is at 0. The mover has no time left for whose place counts first.
     meta_o.first_off   = of_atomic ? '0 : (hdr_bytes != '0) ? 7'(hdr_off) : payload_off;
@@ -202,24 +215,17 @@ module hca_rx_place
       end
       StEntry: if (entry_go && stay) begin
         hdr_d  = 1'b0;
-        skip_d = skip_q + 32'(take);
+        skip_d = skip_q + 32'(need_q);
         segs_d = segs_q + 5'd1;
         need_d = rxw_i.payload_bytes;
       end else if (entry_go) begin
         slot_d    = slot_q + 2'd1;
         entries_d = entries_q - 5'd1;
-        if (list_i.err) begin
-          err_d = ExWqe;
-        end else begin
-          if (skipped) begin
-            skip_d = skip_q - sge.length;
-          end else begin
-            skip_d = '0;
-            segs_d = segs_q + 5'(need_q != '0);
-            need_d = need_q - take;
-          end
-          // The list ends, and not all has a place.
-          if (entries_last && !(!skipped && enough)) err_d = read_bad ? ExWqe : ExLen;
+        err_d     = err_over;
+        segs_d    = segs_over;
+        if (!list_i.err) begin
+          skip_d = skipped ? skip_q - sge.length : '0;
+          if (!skipped) need_d = enough ? '0 : rest;
         end
         if (entries_over) state_d = (closed && meta_ready_i) ? StIdle : StDrain;
       end

@@ -18,8 +18,7 @@ module hca_rx_tables
   output rx_ctx_t        kept_ctx_o,
   output rx_st_t         kept_st_o,
   output hw_mark_t       kept_mark_o,
-  output wqe_idx_t       kept_sq_pi_o,
-  output logic [5:0]     kept_rd_popped_o,
+  output logic           kept_quiet_o,      // the QP had nothing to do
   // Outstanding message table, QP wr_qpn_i
   input  omt_ask_t       ask_i,
   output omt_row_t       row_o,
@@ -109,7 +108,7 @@ module hca_rx_tables
 
   always_ff @(posedge clk_i) begin
     {kept_ctx_o, kept_st_o, kept_mark_o} <= {ctx_o, st_o, mark_o};
-    {kept_sq_pi_o, kept_rd_popped_o}     <= {sq_pi_o, rd_popped_o};
+    kept_quiet_o <= is_quiet(ctx_o, st_o, sq_pi_o, rd_popped_o);
   end
 
   // ---- Doorbell snapshots --------------------------------------------------------------------------
