@@ -295,15 +295,16 @@ package hca_link_pkg;
   endfunction
 
   // The ring of a packet that leaves: on InfiniBand the VL in its LRH, on Ethernet the traffic class of its priority.
-  // The class of its DSCP comes last.
+  // That of its DSCP comes last, and is ORed to what any other packet has by then.
   function automatic logic [3:0] ring_of(logic [159:0] head, logic ib, eth_class_t by, logic [15:0][3:0] sl2vl);
     eth_prio_t  said;
-    logic [3:0] other;
+    logic       by_dscp;
     logic [2:0] prio;
-    said  = eth_prio_of(head);
-    prio  = by.dscp[said.dscp];
-    other = ib ? head[7:4] : (by.trust_pcp && said.vlan) ? sl2vl[{1'b0, said.pcp}] : sl2vl[0];
-    return (!ib && !by.trust_pcp && said.ip) ? sl2vl[{1'b0, prio}] : other;
+    said    = eth_prio_of(head);
+    by_dscp = !ib && !by.trust_pcp && said.ip;
+    prio    = by.dscp[said.dscp];
+    ring_of = by_dscp ? '0 : ib ? head[7:4] : (by.trust_pcp && said.vlan) ? sl2vl[{1'b0, said.pcp}] : sl2vl[0];
+    for (int unsigned p = 0; p < 8; p++) ring_of |= sl2vl[p] & {4{by_dscp && prio == 3'(p)}};
   endfunction
 
 endpackage

@@ -145,18 +145,22 @@ module hca_mw
   // A short page list is forgotten line by line: a walk through all slots of the caches takes longer.
   localparam int unsigned WalkLines = 64, LinePages = DataBytes / 8;
 
-  logic        mine, few, had_pages, last_line;
-  logic [28:0] line_q, end_line;
+  logic        mine, few_q, had_pages_q, last_line;
+  logic [28:0] line_q, end_line_q;
   key_forget_t forget;
   assign mine              = state_q == StForget && !fw_holds_q;
   assign forget_valid_o    = mine || fw_forget_valid_i;
   assign forget_o          = mine ? forget : fw_forget_i;
   assign fw_forget_ready_o = forget_ready_i && !mine;
-  assign had_pages         = reg_q && window_q.num_pages != '0;
-  assign few               = window_q.num_pages <= 32'(WalkLines * LinePages);
-  assign end_line          = 29'((window_q.num_pages - 32'd1) / LinePages);
-  assign last_line         = !had_pages || !few || line_q == end_line;
-  assign forget = '{all: 1'b0, pages: had_pages, one: had_pages && few, line: line_q, index: op_q.key[31:8]};
+  assign last_line         = !had_pages_q || !few_q || line_q == end_line_q;
+  assign forget = '{all: 1'b0, pages: had_pages_q, one: had_pages_q && few_q, line: line_q, index: op_q.key[31:8]};
+
+  // Of the row, which is there some cycles before.
+  always_ff @(posedge clk_i) begin
+    had_pages_q <= reg_q && window_q.num_pages != '0;
+    few_q       <= window_q.num_pages <= 32'(WalkLines * LinePages);
+    end_line_q  <= 29'((window_q.num_pages - 32'd1) / LinePages);
+  end
 
   assign fence_start_o = state_q == StBefore || state_q == StAfter;
 
