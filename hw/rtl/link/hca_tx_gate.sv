@@ -1,6 +1,6 @@
 // Which VLs may get more packets. What a VL has, in its ring and on the way there, may reach OpenBlocks; beyond what is
-// its own in any case (Guard) it draws on what all share, and may have twice as much of that as is left for the others. So
-// one VL alone has all it wants, those that are many leave some to the next one, and none that stands still shuts
+// its own in any case (Guard) it draws on what all share, and may have twice as much of that as is left for the others.
+// So one VL alone has all it wants, those that are many leave some to the next one, and none that stands still shuts
 // another one out. Three cycles late. Rules and sums: README.md.
 module hca_tx_gate
   import hca_link_pkg::*;

@@ -129,8 +129,10 @@ class Pool:
         """The QP has nothing outstanding, and another one has its place: over in the second cycle."""
         bench = self.bench
         assert self.begun[qpn] == self.una[qpn]
-        for name, value in (("qpn_i", qpn), ("clear_init_i", 1), ("clear_quiet_i", 1), ("clear_wqe_i", 0), ("peek_i", 1)):
-            bench.set(name, value)
+        for name in ("clear_init_i", "clear_quiet_i", "peek_i"):
+            bench.set(name, 1)
+        bench.set("qpn_i", qpn)
+        bench.set("clear_wqe_i", 0)
         await bench.step(self.rng.choice((1, 1, 2, 5)))
         bench.set("clear_i", 1)
         await bench.until(lambda: bench.get("clear_done_o"), 4, "the clear")   # one that comes back goes first
