@@ -45,7 +45,6 @@ module hca_line_queue
   logic [1:0] unused_ready;
   line_want_t pkt_want_q, fw_want_q, in, fresh, again, drain;
   logic [3:0] again_pace_q, drain_pace_q;
-  logic       again_may_q, drain_may_q;   // the pace is 0
   logic       last_q, is_last, last_leaves, takes_fresh, pushes_pkt;
   logic [$clog2(Depth):0] fresh_count, fresh_less, ahead_q;
 
@@ -64,11 +63,11 @@ module hca_line_queue
       else if (in_ready) fw_q <= 1'b0;
       if (pkt_valid_i && !is_last) pkt_q <= 1'b1;
       else if (in_ready && !fw_q) pkt_q <= 1'b0;
-      again_pace_q <= takes_again ? Pace : again_pace_q - 4'(!again_may_q);
-      drain_pace_q <= takes_drain ? Pace : drain_pace_q - 4'(!drain_may_q);
+      if (takes_again) again_pace_q <= Pace;
+      else if (again_pace_q != '0) again_pace_q <= again_pace_q - 4'd1;
+      if (takes_drain) drain_pace_q <= Pace;
+      else if (drain_pace_q != '0) drain_pace_q <= drain_pace_q - 4'd1;
     end
-    again_may_q <= rst_i || (!takes_again && again_pace_q <= 4'd1);
-    drain_may_q <= rst_i || (!takes_drain && drain_pace_q <= 4'd1);
     if (fw_valid_i) fw_want_q <= fw_i;
     if (pkt_valid_i) pkt_want_q <= pkt_i;
     // The newest packet that waits, and how many are before it.
@@ -98,8 +97,8 @@ module hca_line_queue
     .out_valid_o(drain_there), .out_ready_i(takes_drain), .out_o(drain), .count_o(drain_count_o)
   );
 
-  assign drain_valid  = drain_there && drain_may_q;
-  assign again_valid  = again_there && again_may_q;
+  assign drain_valid  = drain_there && drain_pace_q == '0;
+  assign again_valid  = again_there && again_pace_q == '0;
   assign takes_drain  = drain_valid && out_ready_i;
   assign takes_again  = again_valid && !drain_valid && out_ready_i;
   assign out_valid_o  = drain_valid || again_valid || (fresh_valid && fresh_en_i);
