@@ -33,10 +33,10 @@ async def lowest(dut):
     dut.notes_i.value = sum(note << 3 * number for number, note in enumerate(notes))
     for bits in patterns(count, rng):
         for place in range(count) if count <= 8 else [0, count - 1, *rng.sample(range(count), 4)]:
-            dut.bits_i.value = bits
-            dut.place_i.value = place
-            await Timer(1, "ns")
             behind = bits >> place + 1 << place + 1
+            dut.bits_i.value = bits
+            dut.later_i.value = behind
+            await Timer(1, "ns")
             assert [int(dut.none_o.value), int(dut.wraps_o.value)] == [bits == 0, behind == 0], f"{bits:#x} {place}"
             if bits:
                 number = (bits & -bits).bit_length() - 1
