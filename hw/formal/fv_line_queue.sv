@@ -1,8 +1,8 @@
 // Proof of hca_line_queue: who comes in goes out once, in its own queue's order; a doorbell that was taken and a wish
 // of firmware's are never lost, a packet only to the packet behind it, or to one of its QP that waits still. Those that
-// come again do so one in 4 cycles at most, those for whom a holder is to leave one in 16, and neither are passed over;
-// with the rules of hca_lines (fresh ones, and further holders that are to leave, only while there is room for all its
-// places) there is always room for them (decision 0082).
+// come again do so one in 8 cycles at most, or one in 4 while no new one may go, those for whom a holder is to leave
+// one in 8, and neither are passed over; with the rules of hca_lines (fresh ones, and further holders that are to leave,
+// only while there is room for all its places) there is always room for them (decision 0082).
 module fv_line_queue
   import hca_pkg::*;
 #(
@@ -45,6 +45,7 @@ module fv_line_queue
   logic              fw_q, pkt_q;    // firmware's, and the last packet, are not in the queue yet
   line_want_t        fw_want_q, pkt_want_q;
   logic [4:0]        since_again_q, since_drain_q;   // cycles since one came again
+  logic              could_q;                        // a new one could have gone in the cycle before
   logic [FreshW-1:0] last_q;         // the last packet's place in the queue
 
   always_ff @(posedge clk_i) rst_q <= 1'b0;
@@ -102,12 +103,14 @@ module fv_line_queue
       {outside_q, leaving_q}         <= '0;
       {fw_q, pkt_q}                  <= '0;
       {since_again_q, since_drain_q} <= '1;
+      could_q <= 1'b1;
     end else begin
       outside_q     <= outside_new;
       leaving_q     <= (starts_i && drain_room) ? outside_new
                        : leaving_q + OutW'(takes_drain) - OutW'(leaves_i) - OutW'(pushes_drain);
       fw_q          <= fw_valid_i || (fw_q && !u_dut.in_ready);
       pkt_q         <= (pkt_valid_i && !u_dut.is_last) || (pkt_q && !(u_dut.in_ready && !fw_q));
+      could_q       <= fresh_held != '0 && fresh_en;
       since_again_q <= takes_again ? 5'd1 : since_again_q + 5'(since_again_q != '1);
       since_drain_q <= takes_drain ? 5'd1 : since_drain_q + 5'(since_drain_q != '1);
     end
@@ -155,7 +158,8 @@ module fv_line_queue
       a_else:  assert (!pushes || fw_q || pkt_q || (db_valid_i && db_ready) || (park_valid_i && park_ready));
       a_burst: assert (!(pkt_valid_i && u_dut.is_last)
                        || (pkt_want_q == pkt && (pkt_q || (last_waits && !(takes_fresh && last_q == fresh_out)))));
-      a_pace:  assert ((!takes_again || since_again_q >= 5'd8) && (!takes_drain || since_drain_q >= 5'd8));
+      a_pace:  assert ((!takes_again || since_again_q >= (could_q ? 5'd8 : 5'd4))
+                       && (!takes_drain || since_drain_q >= 5'd8));
       a_turn:  assert (!(again_held != '0 && since_again_q >= 5'd8) || (out_valid && !takes_fresh));
       a_turn_drain: assert (!(drain_held != '0 && since_drain_q >= 5'd8) || (out_valid && out_drains));
       h_sum:   assert (32'(again_count) + 32'(drain_count) + 32'(outside_q) <= Again - 2
@@ -177,6 +181,7 @@ module fv_line_queue
       h_last:  assert (!u_dut.last_q || pkt_q
                        || (last_waits && u_dut.u_fresh.gen_regs.mem[2'(last_q)] == pkt_want_q
                            && u_dut.ahead_q == 3'(last_q - fresh_out)));
+      h_could: assert (u_dut.alone_q == !could_q);
       h_pace:  assert (32'(u_dut.again_pace_q) == (since_again_q >= 5'd8 ? 32'd0 : 32'd8 - 32'(since_again_q))
                        && since_again_q != '0);
       h_pace_drain: assert (32'(u_dut.drain_pace_q) == (since_drain_q >= 5'd8 ? 32'd0 : 32'd8 - 32'(since_drain_q))

@@ -2,11 +2,12 @@
 // firmware wants. A dropped packet that finds no room is not known of, nor is one of the QP of the packet before, which
 // waits still.
 // Doorbells wait for nothing here: without room hca_doorbell takes another way. Who cannot have its line yet comes
-// again from queues of its own: one of those every 8 cycles, and one of those for whom a line's holder is to leave.
+// again from queues of its own: one of those every 8 cycles, or every 4 while no new one may go, and every 8 one of
+// those for whom a line's holder is to leave.
 module hca_line_queue
   import hca_pkg::*;
 #(
-  parameter int unsigned Depth  = 512,
+  parameter int unsigned Depth  = 2048,  // a burst of doorbells: of those beyond firmware gives one every 28 cycles
   parameter int unsigned Again  = 512,
   parameter int unsigned Drains = 128,
   localparam int unsigned AgainW = $clog2(Again) + 1,
@@ -39,13 +40,14 @@ module hca_line_queue
 
   localparam int unsigned W = $bits(line_want_t);
   localparam logic [3:0] Pace = 4'd7;
+  localparam logic [3:0] Quick = 4'd4;   // left of it when the next one goes if nobody else may
 
   logic       pkt_q, fw_q, in_valid, in_ready, fresh_valid, again_there, drain_there, takes_again, takes_drain;
   logic       again_valid, drain_valid;
   logic [1:0] unused_ready;
   line_want_t pkt_want_q, fw_want_q, in, fresh, again, drain;
   logic [3:0] again_pace_q, drain_pace_q;
-  logic       last_q, is_last, last_leaves, takes_fresh, pushes_pkt;
+  logic       alone_q, last_q, is_last, last_leaves, takes_fresh, pushes_pkt;
   logic [$clog2(Depth):0] fresh_count, fresh_less, ahead_q;
 
   assign fw_room_o  = !fw_q;
@@ -56,9 +58,10 @@ module hca_line_queue
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {fw_q, pkt_q}                <= '0;
+      {fw_q, pkt_q, alone_q}       <= '0;
       {again_pace_q, drain_pace_q} <= '0;
     end else begin
+      alone_q <= !(fresh_valid && fresh_en_i);
       if (fw_valid_i) fw_q <= 1'b1;
       else if (in_ready) fw_q <= 1'b0;
       if (pkt_valid_i && !is_last) pkt_q <= 1'b1;
@@ -98,7 +101,7 @@ module hca_line_queue
   );
 
   assign drain_valid  = drain_there && drain_pace_q == '0;
-  assign again_valid  = again_there && again_pace_q == '0;
+  assign again_valid  = again_there && (again_pace_q == '0 || (alone_q && again_pace_q <= Quick));
   assign takes_drain  = drain_valid && out_ready_i;
   assign takes_again  = again_valid && !drain_valid && out_ready_i;
   assign out_valid_o  = drain_valid || again_valid || (fresh_valid && fresh_en_i);

@@ -1,8 +1,9 @@
 // Takes a line from one QP and gives it to another: the next place that is ready. Its context is loaded (6 cycles), and
 // goes to hca_rx_ctrl first, which may refuse because the holder has something to do after all, then to all others,
 // hca_doorbell last; then the doors are opened. What the holder was goes to context memory.
-// The next place is loaded meanwhile. One that came to nothing (bad: it is dropped; spoiled, or refused: it looks
-// again) takes 2 cycles and the load of its row. With hold_i what was loaded is forgotten: firmware may change lines.
+// The next place is loaded meanwhile, and taken in the cycle in which the last one goes. One that came to nothing (bad:
+// it is dropped; spoiled, or refused: it looks again) takes 2 cycles and the load of its row. With hold_i what was
+// loaded is forgotten: firmware may change lines.
 module hca_line_swap
   import hca_pkg::*;
 #(
@@ -56,7 +57,7 @@ module hca_line_swap
 
   load_e             load_q, load_d;
   state_e            state_q, state_d;
-  logic              mine, dead_q, takes, leaves, filled_q, later;
+  logic              mine, dead_q, takes, leaves, fills, filled_q, later;
   logic [1:0]        beat_q;
   line_want_t        ready_q, want_q;
   line_row_t         ready_row_q, row_q;
@@ -74,20 +75,22 @@ module hca_line_swap
   assign mine       = row_i.busy && row_i.slot == place_slot_i;
 
   // Nothing is taken that might have to wait for firmware, which may wait until nothing is under way.
-  assign takes = load_q == LdFull && state_q == SwIdle && !hold_i && !store_busy_i && !old_valid_o && !filled_valid_o;
+  assign takes = load_q == LdFull && (state_q == SwIdle || leaves) && !hold_i && !store_busy_i && !old_valid_o
+                 && !filled_valid_o && !fills;
 
   // What is over: the row is written, and who wanted it goes on, when there is room for that.
   assign leaves       = state_q inside {SwDone, SwDrop, SwRefused} && !fin_valid_o && row_ready_i;
+  assign fills        = state_q == SwDone && filled_q;
   assign place_take_o = takes;
   assign later        = state_q == SwRefused || (state_q == SwDrop && !row_q.busy);
 
   always_comb begin
     state_d = state_q;
     unique case (state_q)
-      SwIdle:   if (takes) state_d = dead_q ? SwDrop : SwOffer;
       SwOffer:  if (qpc_ready_i[RxCtrl]) state_d = quiet_i ? SwSpread : SwRefused;
       SwSpread: if ((pend_q & ~(qpc_ready_i & qpc_valid_o)) == '0) state_d = SwDone;
-      default:  if (leaves) state_d = SwIdle;
+      default:  if (takes) state_d = dead_q ? SwDrop : SwOffer;
+                else if (leaves) state_d = SwIdle;
     endcase
     load_d = load_q;
     unique case (load_q)
@@ -140,7 +143,7 @@ module hca_line_swap
     else if (fin_ready_i) fin_valid_o <= 1'b0;
     if (leaves) fin_o <= '{later: later, want: want_q};
     if (rst_i) filled_valid_o <= 1'b0;
-    else filled_valid_o <= (leaves && state_q == SwDone && filled_q) || (filled_valid_o && !filled_ready_i);
+    else filled_valid_o <= (leaves && fills) || (filled_valid_o && !filled_ready_i);
     if (state_q == SwDone) filled_qpn_o <= want_q.qpn;
   end
 

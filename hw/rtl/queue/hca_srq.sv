@@ -60,6 +60,7 @@ module hca_srq
   wqe_idx_t        popped_q;
   logic [SrqW-1:0] look_srqn_q, pop_srqn_q, row_srqn, put_srqn, list_srqn;
   row_t            row, row_new, put, rdata, bypassed_q, list_row;
+  logic            ok_rdata;
   logic            list_re, init, arrived_we, watch_we;
   wqe_idx_t        arrived, arrived_new, list_arrived;
   logic [SrqW-1:0] init_srqn, arrived_srqn, watch_srqn;
@@ -70,7 +71,7 @@ module hca_srq
   logic [LineAddrW-1:0] line_waddr, line_raddr;
   wqe_idx_t        popped_next;
 
-  assign row         = bypass_q ? bypassed_q : rdata;
+  assign row         = bypass_q ? bypassed_q : '{ok: ok_rdata, popped: rdata.popped, slot: rdata.slot};
   assign head_o      = '{ok: row.ok, slot: row.slot, xrc: xrc};
   assign popped_next = row.popped + 1'b1;
   hca_next #(
@@ -146,6 +147,20 @@ module hca_srq
     .re_i   (look_i),
     .raddr_i(look_srqn_i),
     .rdata_o(rdata)
+  );
+
+  // Whether there is one, by itself: in LUTs it is there sooner, and the verdict hangs on it.
+  hca_ram_1r1w #(
+    .Width(1),
+    .Depth(NumSrqs)
+  ) u_ok (
+    .clk_i,
+    .we_i   (row_we),
+    .waddr_i(row_srqn),
+    .wdata_i(row_new.ok),
+    .re_i   (look_i),
+    .raddr_i(look_srqn_i),
+    .rdata_o(ok_rdata)
   );
 
   hca_ram_1r1w #(
@@ -298,7 +313,7 @@ module hca_srq
   assign put.slot = '0;
 
   logic unused;
-  assign unused = ^{list_row, srqc_wr_i, rsp_i.last};
+  assign unused = ^{list_row, rdata.ok, srqc_wr_i, rsp_i.last};
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin

@@ -1,13 +1,14 @@
 // Responder rules for one request packet. look_i: packet, context and state are valid (now_*, and kept for the next
 // cycle: ctx_i, st_i); the verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall
-// do, the new state, and at most one event. Where marks have to be searched (marks_o, with look_i) it stands there a
-// cycle later. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1, 4 (UC).
+// do, the new state, and at most one event. Where marks have to be searched, or the packet names its SRQ (late_o, with
+// look_i), it stands there a cycle later. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1, 4
+// (UC).
 module hca_resp_check
   import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*;
 (
   input  logic           clk_i,
   input  logic           look_i,
-  output logic           marks_o,
+  output logic           late_o,
   input  logic           apply_i,
   input  rxd_t           rxd_i,    // with look_i
   input  rxd_t           req_i,    // the same with apply_i
@@ -85,7 +86,7 @@ module hca_resp_check
 
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
-  logic        has_marks, has_marks_q, has_masks;
+  logic        in_seq, has_marks, has_marks_q, searches, searches_q, has_masks;
   logic [4:0]  op;
   logic [12:0] mtu, pay;
   logic        first, middle, last, only, total_bad, flush_bad;
@@ -106,7 +107,8 @@ module hca_resp_check
   // They stand where the place of a WRITE in progress stands otherwise. Of the expected packet, where there are none,
   // nothing needs to be searched.
   assign has_marks = now_ctx_i.selective && now_st_i.in_msg inside {MsgpNone, MsgpSend};
-  assign marks_o   = has_marks && !(now_st_i.wr_va == '0 && look_d.in_seq);
+  assign searches  = has_marks && !(now_st_i.wr_va == '0 && look_d.in_seq);
+  assign late_o    = searches || now_ctx_i.is_xrc;
 
   hca_resp_ahead u_ahead (
     .marks_i  (st_i.wr_va),
@@ -114,6 +116,7 @@ module hca_resp_check
     .near_o   (marks_d.reached), .known_o(marks_d.known), .leads_o(marks_d.leads), .first_o(marks_d.first),
     .passed_o (marks_d.passed), .hole_o(marks_d.hole)
   );
+  hca_same #(.Width(24)) u_in_seq (.a_i(now_st_i.epsn), .b_i(rxd_i.psn), .same_o(in_seq));
   assign marks_d.ahead = 7'(between_q) + 7'd1;
 
   always_comb begin
@@ -144,7 +147,7 @@ module hca_resp_check
                     || op == BthRcWriteLastImm[4:0] || op == BthRcWriteOnlyImm[4:0];
     look_d.starts = first || only || look_d.read;
     look_d.ends   = last || only;
-    look_d.in_seq = behind == '0;
+    look_d.in_seq = in_seq;
     look_d.earlier = !look_d.in_seq && behind <= (now_ctx_i.is_uc ? UcDupPsns : DupPsns);
     rd_whole = look_d.flush ? '0 : rd_full[23:0];
     rd_rest  = rd_ragged[now_ctx_i.path_mtu] || rxd_i.reth_bytes == '0 || look_d.flush;
@@ -195,10 +198,10 @@ module hca_resp_check
   end
 
   always_ff @(posedge clk_i) begin
-    if (look_i) {look_q, has_marks_q} <= {look_d, has_marks};
+    if (look_i) {look_q, has_marks_q, searches_q} <= {look_d, has_marks, searches};
     if (look_i) between_q <= rxd_i.psn + ~now_st_i.epsn;
     marks_q <= marks_d;
-    if (look_i) {marks_q.known, marks_q.passed, marks_q.hole} <= {1'b0, 7'd0, 7'(AheadPsns)};  // none
+    if (look_i || !searches_q) {marks_q.known, marks_q.passed, marks_q.hole} <= {1'b0, 7'd0, 7'(AheadPsns)};  // none
   end
 
   // ---- Stage 2: verdict -----------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 // Judges every received packet and every internal message, one at a time and in order: the single writer of
 // responder and acknowledge state. Context writes go first; messages, and slices of a long flush, take turns
-// with packets. 2 cycles per request or acknowledge, 3 behind a job of the same QP or where marks are searched, 2 more
-// for each further send WQE that completes. A job starts only when its outputs have room; it never waits for firmware.
+// with packets. 2 cycles per request or acknowledge, 3 behind a job of the same QP, with XRC or where marks are
+// searched, 2 more for each further send WQE that completes. A job starts only when its outputs have room; it never
+// waits for firmware.
 module hca_rx_ctrl
   import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::ack_job_of_packet;
 (
@@ -86,7 +87,7 @@ module hca_rx_ctrl
   typedef enum logic [2:0] {
     StIdle,
     StRead,   // tables have answered
-    StMarks,  // selective repeat: marks are searched
+    StLate,   // marks are searched (selective repeat), or the row of an SRQ comes (XRC)
     StResp,   // request or dropped packet: act
     StAck,    // acknowledge unit works
     StMsg,    // receive-side error message: act
@@ -119,7 +120,8 @@ module hca_rx_ctrl
     .clk_i, .rst_i,
     .item_valid_i(item_push), .item_ready_o(item_ready), .item_i(item), .list_i(list), .room_o(room),
     .upd_valid_i(ack_upd_valid || resume), .upd_i(resume ? resume_upd : ack_upd),
-    .ev_valid_i(ev_push), .ev_spare_o(ev_spare), .ev_i(ev), .ev_gen_i((state_q == StRead) ? ctx.gen : kept_ctx.gen),
+    .ev_valid_i(ev_push), .look_valid_i(look_ev_valid && ev_spare), .ev_spare_o(ev_spare), .ev_i(ev),
+    .ev_gen_i((state_q == StRead) ? ctx.gen : kept_ctx.gen),
     .rxw_valid_o, .rxw_ready_i, .rxw_o,
     .list_req_valid_o, .list_req_ready_i, .list_req_o,
     .ack_upd_valid_o, .ack_upd_ready_i, .ack_upd_o,
@@ -304,16 +306,16 @@ module hca_rx_ctrl
   rxw_t        resp_item;
   wqe_at_t     resp_list;
   resp_st_t    resp_new;
-  logic        resp_act, marks, resp_dead, resp_ev_valid;
+  logic        resp_act, late, resp_dead, resp_ev_valid;
   rx_ev_t      resp_ev;
 
   assign resp_act = state_q == StResp && !drop_q;
-  assign srq_look_o      = (pkt_read || state_q == StMarks) && ctx.has_srq;
+  assign srq_look_o      = (pkt_read || state_q == StLate) && ctx.has_srq;
   assign srq_look_srqn_o = !ctx.is_xrc ? ctx.srqn : pkt_read ? rxd_i.xrcsrq[SrqW-1:0] : pkt_q.xrcsrq[SrqW-1:0];
 
   hca_rx_request u_request (
     .clk_i,
-    .look_i     (pkt_read), .marks_o(marks), .apply_i(resp_act),
+    .look_i     (pkt_read), .late_o(late), .apply_i(resp_act),
     .rxd_i, .req_i(pkt_q),
     .qpn_i      (qpn_q), .now_ctx_i(ctx), .now_st_i(st.resp), .ctx_i(kept_ctx), .st_i(kept_st.resp),
     .rq_pi_i    (rq_pi), .rd_popped_i(rd_popped), .credits_i(credits), .less_i(less),
@@ -396,10 +398,10 @@ module hca_rx_ctrl
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
         else if (tells) state_d = StTell;
-        else if (job_q == JobPkt) state_d = marks ? StMarks : StResp;
+        else if (job_q == JobPkt) state_d = late ? StLate : StResp;
         else if (job_q == JobMsg && msg_q.msg.kind inside {MsgRqError, MsgReqError, MsgInvDone}) state_d = StMsg;
       end
-      StMarks: state_d = StResp;
+      StLate:  state_d = StResp;
       StAck:   if (ack_done) state_d = pick ? StRead : StIdle;
       StFlush: if (flush_done) state_d = StIdle;
       default: state_d = StIdle;  // StMsg, StTell: one cycle
@@ -484,7 +486,7 @@ module hca_rx_ctrl
         ev_push = !kept_st.dead && msg_live && !refusal_is_loss(msg_q, kept_ctx)
                   && !(is_inv && msg_q.msg.status == WcSuccess);
       end
-      StRead:  {ev, ev_push} = {look_ev, look_ev_valid && ev_spare};
+      StRead:  {ev, ev_push} = {look_ev, 1'b0};   // look_valid_i
       default: {ev, ev_push} = {resp_ev, resp_act && resp_ev_valid};
     endcase
   end

@@ -16,6 +16,7 @@ module hca_rx_out
   input  logic        upd_valid_i,
   input  ack_upd_t    upd_i,
   input  logic        ev_valid_i,
+  input  logic        look_valid_i, // the same, of an event of a look, which is late; only with ev_spare_o
   output logic        ev_spare_o,
   input  rx_ev_t      ev_i,
   input  qp_gen_t     ev_gen_i,   // of its QP, which may have left its line when firmware is told
@@ -49,7 +50,7 @@ module hca_rx_out
                   && upd_count < ($clog2(Upds) + 1)'(Upds - 2) && ev_count < ($clog2(EventRows) + 1)'(EventRows - 2);
 
   // What is in its register has its place.
-  logic        item_valid_q, item_lists_q, upd_valid_q, ev_valid_q;
+  logic        item_valid_q, item_lists_q, upd_valid_q, ev_valid_q, look_valid_q;
   rxw_t        item_q;
   wqe_at_t     list_q;
   ack_upd_t    upd_q;
@@ -57,8 +58,9 @@ module hca_rx_out
   qp_gen_t     ev_gen_q;
   assign item_ready_o = item_count < ($clog2(Items) + 1)'(Items - 1) && list_count < ($clog2(Items) + 1)'(Items - 1);
   always_ff @(posedge clk_i) begin
-    if (rst_i) {item_valid_q, upd_valid_q, ev_valid_q} <= '0;
-    else {item_valid_q, upd_valid_q, ev_valid_q} <= {item_valid_i && item_ready_o, upd_valid_i, ev_valid_i};
+    if (rst_i) {item_valid_q, upd_valid_q, ev_valid_q, look_valid_q} <= '0;
+    else {item_valid_q, upd_valid_q, ev_valid_q, look_valid_q} <=
+           {item_valid_i && item_ready_o, upd_valid_i, ev_valid_i, look_valid_i};
     {item_q, list_q, item_lists_q, ev_q, ev_gen_q} <= {item_i, list_i, item_i.needs_list, ev_i, ev_gen_i};
     upd_q <= upd_i;
   end
@@ -114,7 +116,7 @@ module hca_rx_out
   ) u_ev (
     .clk_i,
     .rst_i,
-    .in_valid_i (ev_valid_q),
+    .in_valid_i (ev_valid_q || look_valid_q),
     .in_ready_o (ev_ready),
     .in_i       ({ev_gen_q, ev_q}),
     .out_valid_o(ev_valid_o),

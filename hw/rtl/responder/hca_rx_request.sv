@@ -5,7 +5,7 @@ module hca_rx_request
 (
   input  logic           clk_i,
   input  logic           look_i,
-  output logic           marks_o,
+  output logic           late_o,
   input  logic           apply_i,
   input  rxd_t           rxd_i,
   input  rxd_t           req_i,
@@ -34,25 +34,31 @@ module hca_rx_request
   output rx_ev_t         ev_o
 );
 
-  // XRC: the packet names the SRQ, and that says the rest.
-  rx_ctx_t ctx;
-  logic    no_srq, foreign, same_srq, same_xrcd;
+  // XRC: the packet names the SRQ, and that says the rest. It is looked at twice: what its row says is from the cycle
+  // before the verdict, whether it has a receive WQE from that of it.
+  rx_ctx_t  ctx;
+  xrc_srq_t xrc_q;
+  logic     no_srq_q, foreign_q, same_srq, same_xrcd, unused_xrc;
 
   hca_same #(.Width(8 + 24)) u_same_srq (
     .a_i({srq_i.xrc.func, srq_i.xrc.number}), .b_i({ctx_i.func, req_i.xrcsrq}), .same_o(same_srq)
   );
   hca_same #(.Width(24)) u_same_xrcd (.a_i(srq_i.xrc.xrcd), .b_i(ctx_i.xrcd), .same_o(same_xrcd));
-  assign no_srq  = !srq_i.xrc.valid || !same_srq;
-  assign foreign = !same_xrcd;
+  assign unused_xrc = ^xrc_q;
+  always_ff @(posedge clk_i) begin
+    xrc_q     <= srq_i.xrc;
+    no_srq_q  <= !srq_i.xrc.valid || !same_srq;
+    foreign_q <= !same_xrcd;
+  end
 
   always_comb begin
     ctx = ctx_i;
     if (ctx_i.is_xrc) begin
-      ctx.pd            = srq_i.xrc.pd;
-      ctx.recv_cqn      = srq_i.xrc.cqn;
-      ctx.rq_base       = srq_i.xrc.slots;
-      ctx.rq_log_size   = srq_i.xrc.log_size;
-      ctx.rq_log_stride = srq_i.xrc.log_stride;
+      ctx.pd            = xrc_q.pd;
+      ctx.recv_cqn      = xrc_q.cqn;
+      ctx.rq_base       = xrc_q.slots;
+      ctx.rq_log_size   = xrc_q.log_size;
+      ctx.rq_log_stride = xrc_q.log_stride;
     end
   end
 
@@ -64,7 +70,7 @@ module hca_rx_request
   hca_resp_check u_resp (
     .clk_i,
     .look_i,
-    .marks_o,
+    .late_o,
     .apply_i    (apply_i && !ctx_i.is_ud),
     .rxd_i,
     .req_i,
@@ -75,8 +81,8 @@ module hca_rx_request
     .rq_pi_i,
     .rd_popped_i, .credits_i, .less_i,
     .srq_i,
-    .no_srq_i   (ctx_i.is_xrc && no_srq),
-    .foreign_i  (ctx_i.is_xrc && foreign),
+    .no_srq_i   (ctx_i.is_xrc && no_srq_q),
+    .foreign_i  (ctx_i.is_xrc && foreign_q),
     .srq_pop_o  (rc_pop),
     .item_o     (rc_item),
     .list_o     (rc_list),

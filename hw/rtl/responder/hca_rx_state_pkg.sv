@@ -65,11 +65,16 @@ package hca_rx_state_pkg;
     return said;
   endfunction
 
+  // The borrow of a subtraction, which stays a carry; of a comparison the mapper makes LUTs.
+  function automatic logic psn_less(logic [23:0] a, logic [23:0] b);
+    return 1'((25'(a) - 25'(b)) >> 24);
+  endfunction
+
   // A PSN from `first` on and before `behind`, around. All comparisons side by side: distances from `first` would be a
   // subtraction more in front of the one.
   function automatic logic psn_within(logic [23:0] psn, logic [23:0] first, logic [23:0] behind);
     logic above, below, straight;
-    {above, below, straight} = {psn >= first, psn < behind, behind >= first};
+    {above, below, straight} = {!psn_less(psn, first), psn_less(psn, behind), !psn_less(behind, first)};
     return straight ? above && below : above || below;
   endfunction
 
