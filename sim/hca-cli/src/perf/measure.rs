@@ -61,6 +61,14 @@ struct Stream {
     completed: u32,
 }
 
+/// What a run posts, and with --in-flight how many of its messages have had their turn.
+struct Load {
+    size: u32,
+    outstanding: u32,
+    total: u32,
+    turns: u64,
+}
+
 /// Completed messages of each stream at the ends of the time in which all are busy.
 #[derive(Default)]
 struct Shares {
@@ -392,10 +400,14 @@ impl<'a> Bench<'a> {
     /// Messages completed in the window, its length, and what each stream had of the time when all were busy.
     fn throughput(&mut self, size: u32, outstanding: u32, iters: u32) -> Result<(u64, u64, Shares)> {
         let (warm_up, total) = (outstanding, outstanding + iters);
+        let mut load = Load {
+            size,
+            outstanding,
+            total,
+            turns: 0,
+        };
         self.start(self.streams.len(), size, total)?;
-        for index in 0..self.streams.len() {
-            self.top_up(index, size, outstanding, total, self.args.signal_every)?;
-        }
+        self.refill((0..self.streams.len()).collect(), &mut load, 0)?;
         let streams = self.streams.len() as u64;
         let (mut window, mut messages) = (None, 0);
         let mut end_ns = self.rig.now_ns();
@@ -410,13 +422,38 @@ impl<'a> Bench<'a> {
             if window.is_some() {
                 shares.look(end_ns, &self.streams, total);
             }
-            for index in changed {
-                self.top_up(index, size, outstanding, total, self.args.signal_every)?;
-            }
+            self.refill(changed, &mut load, messages)?;
         }
         self.drain(u64::from(total) * streams)?;
         let (first, start_ns) = window.unwrap_or((0, end_ns));
         Ok((messages - first, end_ns - start_ns, shares))
+    }
+
+    /// Posts what may follow: on the streams that got completions, or with --in-flight on whose turn it is.
+    fn refill(&mut self, changed: Vec<usize>, load: &mut Load, completed: u64) -> Result<()> {
+        let Some(in_flight) = self.args.in_flight else {
+            for index in changed {
+                self.top_up(
+                    index,
+                    load.size,
+                    load.outstanding,
+                    load.total,
+                    self.args.signal_every,
+                )?;
+            }
+            return Ok(());
+        };
+        let streams = self.streams.len() as u64;
+        let last = (completed + u64::from(in_flight)).min(streams * u64::from(load.total));
+        while load.turns < last {
+            let (round, index) = ((load.turns / streams) as u32, (load.turns % streams) as usize);
+            if self.streams[index].completed < round {
+                break; // its turn, and its last message is not done: all wait for it
+            }
+            self.top_up(index, load.size, 1, round + 1, 1)?;
+            load.turns += 1;
+        }
+        Ok(())
     }
 
     /// Latencies of isolated messages on the first stream, and the cycles one of them spends in the cards.

@@ -61,6 +61,7 @@ What is measured, all in simulated time, with the PCIe model on; a program's own
   goodput, message rate   every QP keeps --outstanding messages in flight. After a warm-up of that many messages per
                           QP, the window starts with the completion of the last warm-up message and ends with the
                           completion of the last of --iters messages per QP. Counted is what is acknowledged in between.
+                          With --in-flight the QPs have a message each in turn, whoever is done first.
   latency                 from post to completion seen by the program, one message in flight, in a phase of its own.
   card_internal_cycles    cycles that an isolated message spends in the cards, PCIe and wire excluded, by the time
                           stamps at their ports: doorbell accepted -> WQE read request, WQE data -> payload read
@@ -210,6 +211,10 @@ pub struct Args {
     /// Messages of each QP in flight [default: by size, 4 to 256; of several QPs 4 to 64, of all 65,536 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     outstanding: Option<u32>,
+    /// Messages in flight of all QPs together, one of each at most: the QPs take turns
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536),
+          conflicts_with_all = ["outstanding", "signal_every"])]
+    in_flight: Option<u32>,
     /// Send the data inside the work request
     #[arg(long)]
     inline: bool,
@@ -318,7 +323,9 @@ impl Args {
             1 => 256,
             qps => (IN_FLIGHT_MAX / qps).clamp(4, 64),
         };
-        self.outstanding
+        self.in_flight
+            .map(|_| 1)
+            .or(self.outstanding)
             .unwrap_or_else(|| ((1 << 20) / size.max(1)).clamp(4, most).max(self.signal_every))
     }
 
