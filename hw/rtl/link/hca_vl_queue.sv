@@ -213,13 +213,24 @@ module hca_vl_queue
   // VL15 always finds the pages that its ring may have.
   assign room_o[NumVls] = used_q[NumVls] <= FillW'(Vl15Blocks - Vl15Room);
 
+  // That of a ring of data is known a cycle before: a packet that is done now counts as one of the longest until then.
+  localparam int unsigned Most     = RingBlocks - RoomBlocks;
+  localparam bit          HasTwo   = Most >= RoomBlocks;
+  localparam int unsigned MostThen = HasTwo ? Most - RoomBlocks : 0;
+  logic [NumVls-1:0] room_q;
+
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_data
+    logic              room, room_then;
     logic [FillW-1:0]  since_q;
     logic [EpochW-1:0] epoch_q;
     logic              over;
     logic [FillW-1:0]  rest;   // of since_q behind an epoch's end
 
-    assign room_o[v] = enough && used_q[v] <= FillW'(RingBlocks - RoomBlocks) && !stored_q[v][PktW];
+    assign room      = used_q[v] <= FillW'(Most) && !stored_q[v][PktW];
+    assign room_then = HasTwo && used_q[v] <= FillW'(MostThen) && !stored_q[v][PktW] && stored_q[v][PktW-1:0] != '1;
+    assign room_o[v] = enough && room_q[v];
+
+    always_ff @(posedge clk_i) room_q[v] <= rst_i || (done[v] ? room_then : room);
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
