@@ -125,11 +125,14 @@ module hca_link_tx
 
   // ---- Who may send: credits or pauses -------------------------------------------------------------------
   logic [NumVls-1:0]             has_credit, paused, taken, taken_q, req_q, waits;
+  logic [NumVls-1:0]             strict, arb_req_q, arb_wait_q;
   logic [NumVls-1:0][11:0]       fctbs;
   logic [NumVls-1:0][PacketW-1:0] data_bytes;
   logic [BlocksW-1:0]            pop_blocks;
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
+    logic ask;
+
     hca_tx_credit u_credit (
       .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown || !cfg_i.ib),
       .upd_i(fcp_i && fcp_upd_i.vl == 4'(v)), .upd_init_i(fcp_upd_i.init), .upd_fccl_i(fcp_upd_i.fccl),
@@ -147,14 +150,20 @@ module hca_link_tx
     assign data_bytes[v] = head_bytes[v];
     // A register in front of the arbiter: whether a VL that sends has another packet is known two cycles later.
     assign taken[v] = gone[v];
+    assign ask      = running && head_valid[v] && !taken[v] && (cfg_i.ib ? has_credit[v] : !paused[v]);
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
         req_q[v]   <= 1'b0;
         taken_q[v] <= 1'b0;
+        arb_req_q[v]  <= 1'b0;
+        arb_wait_q[v] <= 1'b0;
       end else begin
-        req_q[v]   <= running && head_valid[v] && !taken[v] && (cfg_i.ib ? has_credit[v] : !paused[v]);
+        req_q[v]   <= ask;
         taken_q[v] <= taken[v];
+        // Strict classes are not the arbiter's.
+        arb_req_q[v]  <= ask && !strict[v];
+        arb_wait_q[v] <= taken[v] && !strict[v];
       end
     end
 
@@ -169,7 +178,7 @@ module hca_link_tx
   // ---- Choose --------------------------------------------------------------------------------------------
   logic             sel_valid_q, sel_ctl_q, sel_mute, sel_take, cur_valid_q, cur_ctl_q, cur_mute_q, rd_go;
   logic             may_choose, ctl_go, vl15_go, strict_go, may_arb, arb_go, strict_valid, strict_busy;
-  logic [NumVls-1:0] strict, strict_first;
+  logic [NumVls-1:0] strict_first;
   logic [RingW-1:0] strict_ring;
   logic [RingW-1:0] sel_ring_q, cur_ring_q;
   logic [BlocksW-1:0] sel_blocks_q, cur_left_q;
@@ -184,7 +193,7 @@ module hca_link_tx
     .NumVls(NumVls)
   ) u_arb (
     .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown), .round_quantum_i(cfg_i.round_quantum), .limit_i(cfg_i.limit),
-    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req_q & ~strict), .wait_i(waits & ~strict),
+    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(arb_req_q), .wait_i(arb_wait_q),
     .bytes_i(data_bytes), .blocks_i(head_blocks[NumVls-1:0]), .pick_valid_o(pick_valid), .pick_o(pick),
     .pick_vl_o(pick_vl), .pick_blocks_o(pick_blocks), .take_i(may_arb)
   );

@@ -61,6 +61,7 @@ module hca_page_pool #(
   // ---- Free pages: those that were never used, by a counter; the others in the order in which they came back -------
   page_t            free_mem [Pages];
   page_t            head_q, fresh_q, come_q, go_q;   // the next one; never used; places to write and to read
+  page_t            go_then_q;                       // the place behind go_q: the RAM is read with what go_q will be
   page_t            give_page_q;                     // comes back
   logic             fresh_left_q, take, give_q, enough_q;
   logic [PageW:0]   free_q;
@@ -77,13 +78,17 @@ module hca_page_pool #(
       fresh_left_q <= 1'b1;
       come_q       <= '0;
       go_q         <= '0;
+      go_then_q    <= page_t'(1);
       free_q       <= (PageW + 1)'(Pages - Rings);
       enough_q     <= 1'b1;
     end else begin
       if (take) begin
         head_q <= fresh_left_q ? fresh_q : free_mem[go_q];
         if (fresh_left_q) fresh_q <= fresh_q + 1'b1;
-        else go_q <= after(go_q);
+        else begin
+          go_q      <= go_then_q;
+          go_then_q <= after(go_then_q);
+        end
         if (fresh_q == page_t'(Pages - 1)) fresh_left_q <= 1'b0;
       end
       if (give_q) come_q <= after(come_q);

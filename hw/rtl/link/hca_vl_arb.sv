@@ -190,9 +190,9 @@ module hca_vl_arb
   // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
   // packets leave, so that the two lists mix packet by packet.
   budget_t         budget_q, budget, price, gain, low_gain, old, stays, pays, opens, pays_1, pays_4, pays_16, gets;
-  budget_t         gets_pays, if_high, if_low;
+  budget_t         gets_pays, if_low;
   logic            low_done_q;    // low has had its lap in this round
-  logic            rich_1, rich_4, rich_16, fresh, high_lap;
+  logic            rich_1, rich_4, rich_16, fresh, high_lap, both_jump, low_ends;
   logic [7:0]      pending_q, pending, left;
   logic            one_packet, few;
   logic [14:0]     k_q;           // a cycle behind what firmware says
@@ -234,7 +234,6 @@ module hca_vl_arb
 
   assign high_step    = (high_free && !stall) || (high_paid && !stall && rich_1);
   assign low_step     = low_any && !(high_any && turn) && !(stall && low_start);
-  assign high_lap     = high_step && high_lap_if;
   assign fresh        = !rich_1;   // this lap of high opens a round
   assign low_lap_only = round_quantum_i && high_step && high_jumps && fresh && !unlimited_q;
 
@@ -272,11 +271,15 @@ module hca_vl_arb
   end
 
   // Whose turn it is comes last: what a turn would make of it is there.
+  assign both_jump = low_jumps && round_quantum_i && high_jumps && fresh && !unlimited_q;
+  assign high_lap  = high_step && high_lap_if;
+  assign low_ends  = low_step && low_done_q && !low_jumps && low_lap_if;   // the round: what is left is dropped
+
   always_comb begin
-    if (low_jumps && round_quantum_i && high_jumps && fresh && !unlimited_q) if_high = gets_pays;
-    else if_high = fresh ? opens : pays;
-    if_low  = low_jumps ? gets : (low_lap_if && low_done_q) ? gain : stays;
-    budget  = (high_step && high_lap_if) ? if_high : low_step ? if_low : stays;
+    if_low = low_jumps ? gets : stays;
+    if (high_lap) budget = both_jump ? gets_pays : fresh ? opens : pays;
+    else if (low_ends) budget = gain;
+    else budget = low_step ? if_low : stays;
   end
 
   // Nobody is visited while weights that were given early become a gain.

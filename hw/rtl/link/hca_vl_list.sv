@@ -247,18 +247,20 @@ module hca_vl_list
   endfunction
 
   // An account below zero behind 1, 4 and 16 laps, without its sign and the bits that stay: a carry says that it owes
-  // nothing any more.
-  logic [NumVls-1:0][8:0] behind;
+  // nothing any more. For one lap a comparison says it, which is there a bit earlier than a sum's last one.
+  logic [NumVls-1:0]      pays;
+  logic [NumVls-1:0][7:0] behind;
   logic [NumVls-1:0][6:0] behind_4;
   logic [NumVls-1:0][4:0] behind_16;
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_debt
-    assign behind[v]    = {1'b0, acc_q[v][13:6]} + {1'b0, lap_q[v]};
+    assign pays[v]      = lap_q[v] > ~acc_q[v][13:6];
+    assign behind[v]    = acc_q[v][13:6] + lap_q[v];
     assign behind_4[v]  = {1'b0, acc_q[v][13:8]} + {1'b0, lap_q[v][5:0]};
     assign behind_16[v] = {1'b0, acc_q[v][13:10]} + {1'b0, lap_q[v][3:0]};
     assign member[v]    = back[v] && listed_q[v];
-    assign owes[v]      = member[v] && acc_q[v][AccW-1] && !behind[v][8];
-    assign able[v]      = member[v] && !(acc_q[v][AccW-1] && !behind[v][8]);
+    assign owes[v]      = member[v] && acc_q[v][AccW-1] && !pays[v];
+    assign able[v]      = member[v] && !(acc_q[v][AccW-1] && !pays[v]);
     assign owes_4[v]    = !member[v] || (acc_q[v][AccW-1] && !behind_4[v][6] && lap_q[v][7:6] == '0);
     assign owes_16[v]   = !member[v] || (acc_q[v][AccW-1] && !behind_16[v][4] && lap_q[v][7:4] == '0);
   end
@@ -288,7 +290,7 @@ module hca_vl_list
   assign jump = (jumps && (step_i || lap_only_i)) ? laps : 2'd0;
 
   // ---- The visit ------------------------------------------------------------------------------------------
-  logic            act, has, could, may_act, goes_on;   // whose turn it is comes late: may_act, goes_on, if ours
+  logic            act, has, could, may_act, goes_on, visits;   // whose turn it is comes late: may_act, goes_on, if ours
   acc_t            acc, gain, account, unpaid, half, rest;   // account and rest: one less
   logic [AccW-1:0] carry;
   logic            unused_carry;
@@ -310,6 +312,8 @@ module hca_vl_list
   assign may_act = valid && !wait_i[cur_vl_q] && !ahead && (has || !start_q);
   assign goes_on = may_act && (!has || account[AccW-1] || (take_i && rest[AccW-1]));
   assign act     = step_i && may_act;
+  // Of the first visit of a lap, if nothing is ahead of it: who has a packet sends it, or is in debt and left.
+  assign visits  = bound && has && !wait_i[cur_vl_q] && (account[AccW-1] || take_i);
   assign send    = take_i && step_i && ready_o;
   assign leave   = step_i && goes_on;
 
@@ -317,8 +321,8 @@ module hca_vl_list
   assign start_o  = bound;
   assign vl_o     = cur_vl_q;
   assign bytes_o  = bytes_i[cur_vl_q];
-  assign begin_o  = early || (bound && (leave || send));
-  assign lap_if_o = ahead || (bound && (goes_on || (take_i && ready_o)));
+  assign begin_o  = step_i && (gives_early || (visits && !ahead));
+  assign lap_if_o = ahead || visits;
   assign jump_if_o = jumps;
   assign jump_o   = jump;
   assign laps_o   = {laps_16, laps_4};
@@ -372,7 +376,7 @@ module hca_vl_list
     always_comb begin
       if (laps_16) given = {behind_16[v][3:0], acc_q[v][9:6]};
       else if (laps_4) given = {behind_4[v][5:0], acc_q[v][7:6]};
-      else given = behind[v][7:0];
+      else given = behind[v];
     end
 
     assign offer_o[v] = valid && req_i[v] && cur_vl_q == VlW'(v) && !wait_i[v] && !account[AccW-1];

@@ -115,6 +115,7 @@ module hca_vl_queue
   logic                   fetch;
   logic [PacketW-1:0]     fetch_bytes;
   logic [PktW-1:0]        rd_pkt;
+  logic [15:0][PktW-1:0]  granted;   // ORed by halves
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_head
     logic one_at_most;
@@ -138,8 +139,12 @@ module hca_vl_queue
   assign wr_vl = VlW'(wr_ring_i);
 
   always_comb begin
-    rd_pkt = '0;
-    for (int unsigned v = 0; v < NumVls; v++) rd_pkt |= rd_pkt_q[v] & {PktW{grant[v]}};
+    granted = '0;
+    for (int unsigned v = 0; v < NumVls; v++) granted[v] = rd_pkt_q[v] & {PktW{grant[v]}};
+    for (int unsigned half = 8; half != 0; half = half / 2) begin
+      for (int unsigned v = 0; v < half; v++) granted[v] |= granted[v + half];
+    end
+    rd_pkt = granted[0];
   end
 
   hca_rr_arb #(.N(NumVls)) u_fetch (
