@@ -105,12 +105,13 @@ module hca_page_pool #(
   off_t             at_off, at_off_q;
   logic [LeftW-1:0] taken_q, taken;  // pages that this packet took; without this beat
   logic             fills;           // the last beat of its page
+  logic [Rings-1:0] full;            // the next beat of this ring would be
   logic             undo_q;          // they are to come back
 
   assign at_page = wr_first_i ? wr_page_q[wr_ring_i] : at_page_q;
   assign at_off  = wr_first_i ? wr_off_q[wr_ring_i] : at_off_q;
   assign wr_at_o = {at_page, at_off};
-  assign fills   = at_off == '1;
+  assign fills   = wr_first_i ? full[wr_ring_i] : at_off_q == '1;   // of each ring before it is known which
   assign take    = wr_i && fills;
   assign to_page = fills ? head_q : at_page;
   assign taken   = wr_first_i ? '0 : taken_q;
@@ -185,6 +186,7 @@ module hca_page_pool #(
 
     assign rd      = rd_i && rd_ring_i == RingW'(r);
     assign dropped = drop_ring_q == RingW'(r);
+    assign full[r] = wr_off_q[r] == '1;
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin

@@ -49,7 +49,7 @@ module hca_frame_sums
     logic         whole, unused_way;   // no shorter than its header
 
     assign way     = data_i[8*(14 + 4*v) +: 160];
-    assign unused_way = ^way;
+    assign unused_way = ^{way, bytes};
     assign bytes   = swap16(way[8*2 +: 16]);
     assign whole   = bytes[15:5] != '0 || bytes[4:2] >= 3'd5;
     assign ips[v]  = swap16(data_i[8*(12 + 4*v) +: 16]) == 16'(EthertypeIpv4) && way[7:0] == 8'h45;
