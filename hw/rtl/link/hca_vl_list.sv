@@ -290,7 +290,7 @@ module hca_vl_list
   assign jump = (jumps && (step_i || lap_only_i)) ? laps : 2'd0;
 
   // ---- The visit ------------------------------------------------------------------------------------------
-  logic            act, has, could, may_act, goes_on, visits;   // whose turn it is comes late: may_act, goes_on, if ours
+  logic            act, has, could, may_act, goes_on, visits;   // whose turn is late: may_act, goes_on, visits, if ours
   acc_t            acc, gain, account, unpaid, half, rest;   // account and rest: one less
   logic [AccW-1:0] carry;
   logic            unused_carry;
