@@ -179,6 +179,7 @@ module fv_page_pool #(
       h_free:  assert (32'(u_dut.free_q) >= 1 + 32'(fresh) && 32'(free) < Pages);
       h_head:  assert (32'(u_dut.head_q) < Pages && what_q[u_dut.head_q] == Head);
       h_fresh: assert (32'(u_dut.fresh_q) >= 3 && (!u_dut.fresh_left_q || 32'(u_dut.fresh_q) < Pages));
+      h_then:  assert (32'(u_dut.go_then_q) == ((32'(u_dut.go_q) == Pages - 1) ? 0 : 32'(u_dut.go_q) + 1));
       h_list:  assert (32'(u_dut.go_q) < Pages && 32'(u_dut.come_q) < Pages && behind(5'(u_dut.come_q), go) == free);
       if (u_dut.give_q) h_comes: assert (32'(u_dut.give_page_q) < Pages && what_q[u_dut.give_page_q] == Coming);
       h_drop:  assert (!u_dut.drop_q || (32'(u_dut.drop_blocks_q) <= RoomBlocks && u_dut.walk_left_q == '0 &&

@@ -49,7 +49,7 @@ module fv_sq_news
   hca_sq_news u_dut (.qpc_i, .ack_i(ack), .dyn_i(dyn), .pi_i(pi_i[WqeIndexBits-1:0]), .news_o(news));
 
   hca_sq_redo u_redo (.qpc_i, .ack_i(ack), .dyn_i(dyn), .moves_i(moves), .again_i, .back_i(back), .redo_o(redo),
-                      .few_o(few), .same_o(same));
+                      .few_o(few), .returns_o(), .same_o(same));
 
   hca_sq_news u_settled (.qpc_i, .ack_i(ack), .dyn_i(redo), .pi_i(pi_i[WqeIndexBits-1:0]), .news_o(settled));
 

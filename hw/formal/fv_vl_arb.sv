@@ -32,6 +32,7 @@ module fv_vl_arb #(
   logic           pick_valid, round_quantum_q;
   logic [BlocksW-1:0] pick_blocks;
   logic [VlW-1:0] pick_vl;
+  logic [NumVls-1:0] pick;
   logic [7:0]     limit_q;
 
   logic           tbl_q = 1'b1;   // what follows from the table is a cycle behind it
@@ -43,8 +44,8 @@ module fv_vl_arb #(
 
   hca_vl_arb #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .round_quantum_i, .limit_i, .mtu_i, .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i,
-    .req_i, .wait_i, .bytes_i, .blocks_i, .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .pick_blocks_o(pick_blocks),
-    .take_i
+    .req_i, .wait_i, .bytes_i, .blocks_i, .pick_valid_o(pick_valid), .pick_o(pick), .pick_vl_o(pick_vl),
+    .pick_blocks_o(pick_blocks), .take_i
   );
 
   // Packets of high since the last one of low; of low since the last one of high.
@@ -111,6 +112,7 @@ module fv_vl_arb #(
   always_comb begin
     if (!rst_q) begin
       a_asks:  assert (!pick_valid || (32'(pick_vl) < NumVls && req_i[pick_vl] && !wait_i[pick_vl]));
+      a_bits:  assert (pick == (pick_valid ? NumVls'(1) << pick_vl : '0));
       a_blocks: assert (!pick_valid || pick_blocks == blocks_of(bytes_i[pick_vl]));
       a_turn:  assert (u_dut.use_high ? u_dut.high_any : (u_dut.low_any || !u_dut.high_any));
       a_one:   assert (!(u_dut.high_take && u_dut.low_take) &&

@@ -43,9 +43,9 @@ module fv_vl_list #(
 
   hca_vl_list #(.NumVls(NumVls), .Entries(Entries)) u_dut (
     .clk_i, .rst_i(rst_q), .clear_i, .tbl_we_i, .tbl_idx_i, .tbl_i, .req_i, .wait_i, .bytes_i, .step_i,
-    .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .bytes_o(),
-    .begin_o(), .lap_if_o(), .jump_if_o(), .jump_o(jump), .laps_o(), .lap_o(lap), .first_o(),
-    .visit_o(first), .weight_o(),
+    .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .could_o(),
+    .offer_o(), .ahead_o(), .vl_o(vl), .bytes_o(), .begin_o(), .lap_if_o(), .jump_if_o(),
+    .jump_o(jump), .laps_o(), .lap_o(lap), .first_o(), .visit_o(first), .weight_o(),
     .leave_o(leave), .early_o(), .early_sum_o(), .sum_o()
   );
 

@@ -136,6 +136,7 @@ module fv_vl_queue #(
     if (!rst_q) begin
       a_stored:  assert (32'(stored) <= RingPkts && (!room[0] || 32'(stored) < RingPkts));
       if (!first_q && !ring_q) h_stored: assert (32'(stored) < RingPkts);
+      h_room:    assert (!u_dut.room_q[0] || (32'(fill[0]) + RoomBlocks <= RingBlocks && 32'(stored) < RingPkts));
       h_some:    assert (u_dut.some_q[0] == (stored != '0));
       h_packets: assert (u_dut.wr_pkt_q[0] == pkt_t'(u_dut.rd_pkt_q[0] + pkt_t'(stored)));
       h_heads:   assert (2'(one) + 2'(two) + 2'(u_dut.fetched_q[0]) <= 2'd2 && (one || !two));

@@ -125,11 +125,14 @@ module hca_link_tx
 
   // ---- Who may send: credits or pauses -------------------------------------------------------------------
   logic [NumVls-1:0]             has_credit, paused, taken, taken_q, req_q, waits;
+  logic [NumVls-1:0]             strict, arb_req_q, arb_wait_q;
   logic [NumVls-1:0][11:0]       fctbs;
   logic [NumVls-1:0][PacketW-1:0] data_bytes;
   logic [BlocksW-1:0]            pop_blocks;
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
+    logic ask;
+
     hca_tx_credit u_credit (
       .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown || !cfg_i.ib),
       .upd_i(fcp_i && fcp_upd_i.vl == 4'(v)), .upd_init_i(fcp_upd_i.init), .upd_fccl_i(fcp_upd_i.fccl),
@@ -147,14 +150,20 @@ module hca_link_tx
     assign data_bytes[v] = head_bytes[v];
     // A register in front of the arbiter: whether a VL that sends has another packet is known two cycles later.
     assign taken[v] = gone[v];
+    assign ask      = running && head_valid[v] && !taken[v] && (cfg_i.ib ? has_credit[v] : !paused[v]);
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
         req_q[v]   <= 1'b0;
         taken_q[v] <= 1'b0;
+        arb_req_q[v]  <= 1'b0;
+        arb_wait_q[v] <= 1'b0;
       end else begin
-        req_q[v]   <= running && head_valid[v] && !taken[v] && (cfg_i.ib ? has_credit[v] : !paused[v]);
+        req_q[v]   <= ask;
         taken_q[v] <= taken[v];
+        // Strict classes are not the arbiter's.
+        arb_req_q[v]  <= ask && !strict[v];
+        arb_wait_q[v] <= taken[v] && !strict[v];
       end
     end
 
@@ -169,12 +178,13 @@ module hca_link_tx
   // ---- Choose --------------------------------------------------------------------------------------------
   logic             sel_valid_q, sel_ctl_q, sel_mute, sel_take, cur_valid_q, cur_ctl_q, cur_mute_q, rd_go;
   logic             may_choose, ctl_go, vl15_go, strict_go, may_arb, arb_go, strict_valid, strict_busy;
-  logic [NumVls-1:0] strict, strict_first;
+  logic [NumVls-1:0] strict_first;
   logic [RingW-1:0] strict_ring;
   logic [RingW-1:0] sel_ring_q, cur_ring_q;
   logic [BlocksW-1:0] sel_blocks_q, cur_left_q;
   phy_t             sel_beat_q, cur_beat_q, ctl_beat;
   logic             pick_valid;
+  logic [NumVls-1:0] pick;
   logic [VlW-1:0]   pick_vl;
   logic [BlocksW-1:0] pick_blocks, strict_blocks;
   fcp_t             fcp;
@@ -183,9 +193,9 @@ module hca_link_tx
     .NumVls(NumVls)
   ) u_arb (
     .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown), .round_quantum_i(cfg_i.round_quantum), .limit_i(cfg_i.limit),
-    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req_q & ~strict), .wait_i(waits & ~strict),
-    .bytes_i(data_bytes), .blocks_i(head_blocks[NumVls-1:0]), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl),
-    .pick_blocks_o(pick_blocks), .take_i(may_arb)
+    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(arb_req_q), .wait_i(arb_wait_q),
+    .bytes_i(data_bytes), .blocks_i(head_blocks[NumVls-1:0]), .pick_valid_o(pick_valid), .pick_o(pick),
+    .pick_vl_o(pick_vl), .pick_blocks_o(pick_blocks), .take_i(may_arb)
   );
 
   assign strict      = NumVls'(cfg_i.strict);
@@ -202,7 +212,7 @@ module hca_link_tx
 
   // Of each ring by itself: those who wait for that need no number.
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_pop
-    assign pops[v] = (strict_go && strict_first[v]) || (arb_go && pick_vl == VlW'(v));
+    assign pops[v] = (strict_go && strict_first[v]) || (may_arb && pick[v]);
   end
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_drop
     assign drops[r] = drop && drop_ring_q == RingW'(r);
@@ -253,7 +263,7 @@ module hca_link_tx
       sel_valid_q <= ctl_go || pop || (sel_valid_q && !sel_take);
       cur_valid_q <= sel_take || (cur_valid_q && !(rd_go && cur_left_q == BlocksW'(1)));
     end
-    if (ctl_go || pop) begin
+    if (may_choose) begin   // which need not wait for whether something is chosen
       sel_ctl_q    <= ctl_go;
       sel_ring_q   <= pop_ring;
       sel_blocks_q <= ctl_go ? BlocksW'(1) : pop_blocks;
@@ -271,12 +281,15 @@ module hca_link_tx
   end
 
   // ---- Read ----------------------------------------------------------------------------------------------
-  logic       rd_q, rd_ctl_q, unused_out_ready;
+  logic       rd_q, rd_ctl_q, out_room_q, leaves, unused_out_ready;
   phy_t       rd_ctl_beat_q;
-  logic [2:0] out_count;
+  logic [2:0] out_count, out_held;
 
-  // A packet behind one that was dropped may have to wait for its first beat.
-  assign rd_go    = cur_valid_q && (out_count + 3'(rd_q)) < 3'd4 && (!rd_hold || cur_ctl_q);
+  // A packet behind one that was dropped may have to wait for its first beat. Whether there is room for a beat, beside
+  // the one that is being read, is known a cycle before.
+  assign rd_go    = cur_valid_q && out_room_q && (!rd_hold || cur_ctl_q);
+  assign out_held = out_count + 3'(rd_q);
+  assign leaves   = phy_valid_o && phy_ready_i;
   assign rd_en    = rd_go && !cur_ctl_q;
   assign rd_ring  = cur_ring_q;
 
@@ -287,6 +300,7 @@ module hca_link_tx
   always_ff @(posedge clk_i) begin
     if (rst_i) rd_q <= 1'b0;
     else rd_q <= rd_go && !cur_mute_q;
+    out_room_q    <= rst_i || leaves || out_held < ((rd_go && !cur_mute_q) ? 3'd3 : 3'd4);
     rd_ctl_q      <= cur_ctl_q;
     rd_ctl_beat_q <= cur_beat_q;
   end
@@ -312,7 +326,8 @@ module hca_link_tx
   assign expires = 32'(cfg_i.hoq_life) < LifeW - 1;
   assign life    = LifeW'(1) << cfg_i.hoq_life;
   assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
-  assign at_door = mac_valid_i && mac_ready_o && first_q && (refuse || discard);
+  // None of these waits for room in a ring of data.
+  assign at_door = mac_valid_i && first_q && !door_shut && (refuse || discard);
   assign drop    = head_valid[drop_ring_q] && (flush || (expires && old_q[drop_ring_q])) &&
                    !drop_busy && !door_refused_q && !door_discard_q &&   // one discard a cycle, for the counter
                    !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&

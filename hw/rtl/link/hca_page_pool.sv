@@ -61,6 +61,7 @@ module hca_page_pool #(
   // ---- Free pages: those that were never used, by a counter; the others in the order in which they came back -------
   page_t            free_mem [Pages];
   page_t            head_q, fresh_q, come_q, go_q;   // the next one; never used; places to write and to read
+  page_t            go_then_q;                       // the place behind go_q: the RAM is read with what go_q will be
   page_t            give_page_q;                     // comes back
   logic             fresh_left_q, take, give_q, enough_q;
   logic [PageW:0]   free_q;
@@ -77,13 +78,17 @@ module hca_page_pool #(
       fresh_left_q <= 1'b1;
       come_q       <= '0;
       go_q         <= '0;
+      go_then_q    <= page_t'(1);
       free_q       <= (PageW + 1)'(Pages - Rings);
       enough_q     <= 1'b1;
     end else begin
       if (take) begin
         head_q <= fresh_left_q ? fresh_q : free_mem[go_q];
         if (fresh_left_q) fresh_q <= fresh_q + 1'b1;
-        else go_q <= after(go_q);
+        else begin
+          go_q      <= go_then_q;
+          go_then_q <= after(go_then_q);
+        end
         if (fresh_q == page_t'(Pages - 1)) fresh_left_q <= 1'b0;
       end
       if (give_q) come_q <= after(come_q);
@@ -100,12 +105,13 @@ module hca_page_pool #(
   off_t             at_off, at_off_q;
   logic [LeftW-1:0] taken_q, taken;  // pages that this packet took; without this beat
   logic             fills;           // the last beat of its page
+  logic [Rings-1:0] full;            // the next beat of this ring would be
   logic             undo_q;          // they are to come back
 
   assign at_page = wr_first_i ? wr_page_q[wr_ring_i] : at_page_q;
   assign at_off  = wr_first_i ? wr_off_q[wr_ring_i] : at_off_q;
   assign wr_at_o = {at_page, at_off};
-  assign fills   = at_off == '1;
+  assign fills   = wr_first_i ? full[wr_ring_i] : at_off_q == '1;   // of each ring before it is known which
   assign take    = wr_i && fills;
   assign to_page = fills ? head_q : at_page;
   assign taken   = wr_first_i ? '0 : taken_q;
@@ -180,6 +186,7 @@ module hca_page_pool #(
 
     assign rd      = rd_i && rd_ring_i == RingW'(r);
     assign dropped = drop_ring_q == RingW'(r);
+    assign full[r] = wr_off_q[r] == '1;
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin

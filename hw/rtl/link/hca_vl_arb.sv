@@ -28,6 +28,7 @@ module hca_vl_arb
   input  logic [NumVls-1:0][PacketW-1:0] bytes_i,          // length of that packet
   input  logic [NumVls-1:0][BlocksW-1:0] blocks_i,         // the same in blocks
   output logic                           pick_valid_o,
+  output logic [NumVls-1:0]              pick_o,           // a bit for each VL
   output logic [VlW-1:0]                 pick_vl_o,
   output logic [BlocksW-1:0]             pick_blocks_o,    // of its packet
   input  logic                           take_i            // what is picked leaves, if anything is
@@ -47,10 +48,13 @@ module hca_vl_arb
   localparam logic [7:0] Unlimited = 8'd255;
 
   logic            unlimited_q, limit_0_q, use_high, turn, stall, high_step, high_lap_if, low_step;
-  logic            high_any, high_start, high_ready, high_take;
-  logic            low_any, low_start, low_ready, low_begin, low_take, low_lap, low_visit, low_leave, low_lap_only;
+  logic            high_any, high_start, high_take;
+  logic            low_any, low_start, low_begin, low_take, low_lap, low_visit, low_leave, low_lap_only;
   logic            high_jumps, low_jumps, low_lap_if, low_first;
-  logic [1:0]      low_jump, high_laps, low_laps, high_by;   // high_by: laps of high, if it jumps
+  logic [1:0]      low_jump, high_laps, low_laps, high_by;   // high_by: laps of high, if it jumps (laps_o)
+  logic            turn_free, high_free, high_paid;   // without a look at the budget; if that pays for it
+  logic            high_could, high_ahead, high_may, low_could, low_ahead, low_may;
+  logic [NumVls-1:0] high_offer, low_offer;
   logic [VlW-1:0]  high_vl, low_vl;
   logic [PacketW-1:0] high_bytes;
   logic [BlocksW-1:0] high_blocks, low_blocks;
@@ -77,7 +81,10 @@ module hca_vl_arb
     .take_i    (take_i),
     .any_o     (high_any),
     .start_o   (high_start),
-    .ready_o   (high_ready),
+    .ready_o   (),
+    .could_o   (high_could),
+    .offer_o   (high_offer),
+    .ahead_o   (high_ahead),
     .vl_o      (high_vl),
     .bytes_o   (high_bytes),
     .begin_o   (),
@@ -114,7 +121,10 @@ module hca_vl_arb
     .take_i    (take_i && !stall),
     .any_o     (low_any),
     .start_o   (low_start),
-    .ready_o   (low_ready),
+    .ready_o   (),
+    .could_o   (low_could),
+    .offer_o   (low_offer),
+    .ahead_o   (low_ahead),
     .vl_o      (low_vl),
     .bytes_o   (),
     .begin_o   (low_begin),
@@ -132,10 +142,15 @@ module hca_vl_arb
     .sum_o     (low_sum)
   );
 
-  assign pick_valid_o = !stall && (use_high ? high_ready : (low_any && low_ready));
+  // What a list has ahead of its visit is known last: all else is there by then, also of each VL by itself.
+  assign high_may     = !stall && use_high;
+  assign low_may      = !stall && !use_high && low_any;
+  assign pick_valid_o = (high_may && high_could && !high_ahead) || (low_may && low_could && !low_ahead);
+  assign pick_o       = (high_offer & {NumVls{high_may && !high_ahead}})
+                        | (low_offer & {NumVls{low_may && !low_ahead}});
   assign pick_vl_o    = use_high ? high_vl : low_vl;
-  assign high_take    = take_i && pick_valid_o && use_high;
-  assign low_take     = take_i && pick_valid_o && !use_high;
+  assign high_take    = take_i && high_may && high_could && !high_ahead;
+  assign low_take     = take_i && low_may && low_could && !low_ahead;
 
   // Both lists' lengths side by side: whose turn it is comes late.
   assign high_blocks   = blocks_i[high_vl];
@@ -175,9 +190,9 @@ module hca_vl_arb
   // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
   // packets leave, so that the two lists mix packet by packet.
   budget_t         budget_q, budget, price, gain, low_gain, old, stays, pays, opens, pays_1, pays_4, pays_16, gets;
-  budget_t         gets_pays, if_high, if_low;
+  budget_t         gets_pays, if_low;
   logic            low_done_q;    // low has had its lap in this round
-  logic            rich_1, rich_4, rich_16, fresh, high_lap;
+  logic            rich_1, rich_4, rich_16, fresh, high_lap, both_jump, low_ends;
   logic [7:0]      pending_q, pending, left;
   logic            one_packet, few;
   logic [14:0]     k_q;           // a cycle behind what firmware says
@@ -194,13 +209,12 @@ module hca_vl_arb
   assign rich_4  = !budget_q[BudgetW-1] && !pays_4[BudgetW-1];
   assign rich_16 = !budget_q[BudgetW-1] && !pays_16[BudgetW-1];
 
-  // High's turn, if both have packets; who has is known as late.
-  always_comb begin
-    if (unlimited_q) turn = 1'b1;
-    else if (round_quantum_i) turn = !high_start || low_done_q || rich_1;
-    else turn = allowed_q;
-  end
-  assign use_high = high_any && (turn || !low_any);
+  // High's turn, if both have packets; who has is known as late, and whether the budget pays for it latest of all.
+  assign turn_free = unlimited_q || (round_quantum_i ? !high_start || low_done_q : allowed_q);
+  assign high_free = high_any && (turn_free || !low_any);
+  assign high_paid = high_any && round_quantum_i;
+  assign turn      = turn_free || (round_quantum_i && rich_1);
+  assign use_high  = high_free || (high_paid && rich_1);
 
   // A release takes a cycle to reach the budget, what is given early three: until then nobody sends and no lap begins.
   // Low may walk on, for a visit that sends nothing is the same before and after a lap of high.
@@ -218,9 +232,8 @@ module hca_vl_arb
     if (round_quantum_i && high_any) low_laps = 2'd1;
   end
 
-  assign high_step    = use_high && !stall;
+  assign high_step    = (high_free && !stall) || (high_paid && !stall && rich_1);
   assign low_step     = low_any && !(high_any && turn) && !(stall && low_start);
-  assign high_lap     = high_step && high_lap_if;
   assign fresh        = !rich_1;   // this lap of high opens a round
   assign low_lap_only = round_quantum_i && high_step && high_jumps && fresh && !unlimited_q;
 
@@ -252,19 +265,21 @@ module hca_vl_arb
   end
 
   always_comb begin
-    unique case (high_by)
-      2'd2:    pays = pays_4;
-      2'd3:    pays = pays_16;
-      default: pays = pays_1;
-    endcase
-    if (fresh) pays = opens;
+    if (high_by[1]) pays = pays_16;
+    else if (high_by[0]) pays = pays_4;
+    else pays = pays_1;
   end
 
   // Whose turn it is comes last: what a turn would make of it is there.
+  assign both_jump = low_jumps && round_quantum_i && high_jumps && fresh && !unlimited_q;
+  assign high_lap  = high_step && high_lap_if;
+  assign low_ends  = low_step && low_done_q && !low_jumps && low_lap_if;   // the round: what is left is dropped
+
   always_comb begin
-    if_high = (low_jumps && round_quantum_i && high_jumps && fresh && !unlimited_q) ? gets_pays : pays;
-    if_low  = low_jumps ? gets : (low_lap_if && low_done_q) ? gain : stays;
-    budget  = (high_step && high_lap_if) ? if_high : low_step ? if_low : stays;
+    if_low = low_jumps ? gets : stays;
+    if (high_lap) budget = both_jump ? gets_pays : fresh ? opens : pays;
+    else if (low_ends) budget = gain;
+    else budget = low_step ? if_low : stays;
   end
 
   // Nobody is visited while weights that were given early become a gain.

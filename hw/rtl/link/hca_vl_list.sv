@@ -27,13 +27,16 @@ module hca_vl_list
   output logic                           any_o,        // some entry has a VL with a packet
   output logic                           start_o,      // between two laps
   output logic                           ready_o,      // vl_o may send; counts with step_i alone
+  output logic                           could_o,      // ... but for ahead_o, which is late: ready_o is both
+  output logic [NumVls-1:0]              offer_o,      // the same, a bit for each VL
+  output logic                           ahead_o,      // laps are jumped, or weights given, if step_i: no visit now
   output logic [VlW-1:0]                 vl_o,
   output logic [PacketW-1:0]             bytes_o,      // length of its packet
   output logic                           begin_o,      // strobe: a lap begins
   output logic                           lap_if_o,     // a lap begins or is jumped, if step_i
   output logic                           jump_if_o,    // laps are jumped, if step_i
   output logic [1:0]                     jump_o,       // strobe: 1, 4 or 16 laps were jumped (1, 2, 3)
-  output logic [1:0]                     laps_o,       // what jump_o is, if it is not 0
+  output logic [1:0]                     laps_o,       // how many, if they are: 16 (bit 1), else 4 (bit 0), else 1
   output logic                           lap_o,        // strobe: a lap ends
   output logic                           first_o,      // the account does not have the weight yet
   output logic                           visit_o,      // a packet or leave_o of now is the first thing of a visit:
@@ -190,6 +193,7 @@ module hca_vl_list
   logic [NumVls-1:0][AccW-1:0] acc_q;
   logic [NumVls-1:0]           member, owes, able, owes_4, owes_16;
   logic [1:0]                  laps, jump;   // laps: as jump, if there is one
+  logic                        laps_16, laps_4;
   at_least_t                   owing;
   logic                        bound, any, many_owe, all_4, all_16, may_jump, may_give, jumps, gives_early, ahead;
   logic                        early;
@@ -243,18 +247,20 @@ module hca_vl_list
   endfunction
 
   // An account below zero behind 1, 4 and 16 laps, without its sign and the bits that stay: a carry says that it owes
-  // nothing any more.
-  logic [NumVls-1:0][8:0] behind;
+  // nothing any more. For one lap a comparison says it, which is there a bit earlier than a sum's last one.
+  logic [NumVls-1:0]      pays;
+  logic [NumVls-1:0][7:0] behind;
   logic [NumVls-1:0][6:0] behind_4;
   logic [NumVls-1:0][4:0] behind_16;
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_debt
-    assign behind[v]    = {1'b0, acc_q[v][13:6]} + {1'b0, lap_q[v]};
+    assign pays[v]      = lap_q[v] > ~acc_q[v][13:6];
+    assign behind[v]    = acc_q[v][13:6] + lap_q[v];
     assign behind_4[v]  = {1'b0, acc_q[v][13:8]} + {1'b0, lap_q[v][5:0]};
     assign behind_16[v] = {1'b0, acc_q[v][13:10]} + {1'b0, lap_q[v][3:0]};
     assign member[v]    = back[v] && listed_q[v];
-    assign owes[v]      = member[v] && acc_q[v][AccW-1] && !behind[v][8];
-    assign able[v]      = member[v] && !(acc_q[v][AccW-1] && !behind[v][8]);
+    assign owes[v]      = member[v] && acc_q[v][AccW-1] && !pays[v];
+    assign able[v]      = member[v] && !(acc_q[v][AccW-1] && !pays[v]);
     assign owes_4[v]    = !member[v] || (acc_q[v][AccW-1] && !behind_4[v][6] && lap_q[v][7:6] == '0);
     assign owes_16[v]   = !member[v] || (acc_q[v][AccW-1] && !behind_16[v][4] && lap_q[v][7:4] == '0);
   end
@@ -276,16 +282,15 @@ module hca_vl_list
   assign ahead       = (able == '0) ? may_jump : may_give;
   assign early       = gives_early && step_i;
 
-  always_comb begin
-    if (all_16 && laps_max_i == 2'd3) laps = 2'd3;
-    else if (all_4 && laps_max_i[1]) laps = 2'd2;
-    else laps = 2'd1;
-  end
+  // A bit each: numbers of laps would be a level more in front of what each of them makes of an account or a budget.
+  assign laps_16 = all_16 && laps_max_i == 2'd3;
+  assign laps_4  = all_4 && laps_max_i[1];
+  assign laps    = laps_16 ? 2'd3 : laps_4 ? 2'd2 : 2'd1;
 
   assign jump = (jumps && (step_i || lap_only_i)) ? laps : 2'd0;
 
   // ---- The visit ------------------------------------------------------------------------------------------
-  logic            act, has, may_act, goes_on;   // whose turn it is comes late: may_act, goes_on, if ours
+  logic            act, has, could, may_act, goes_on, visits;   // whose turn is late: may_act, goes_on, visits, if ours
   acc_t            acc, gain, account, unpaid, half, rest;   // account and rest: one less
   logic [AccW-1:0] carry;
   logic            unused_carry;
@@ -302,10 +307,13 @@ module hca_vl_list
   assign rest    = half + {carry[AccW-2:0], 1'b1};
 
   assign has     = valid && req_i[cur_vl_q];
-  assign ready_o = has && !wait_i[cur_vl_q] && !account[AccW-1] && !ahead;
+  assign could   = has && !wait_i[cur_vl_q] && !account[AccW-1];
+  assign ready_o = could && !ahead;
   assign may_act = valid && !wait_i[cur_vl_q] && !ahead && (has || !start_q);
   assign goes_on = may_act && (!has || account[AccW-1] || (take_i && rest[AccW-1]));
   assign act     = step_i && may_act;
+  // Of the first visit of a lap, if nothing is ahead of it: who has a packet sends it, or is in debt and left.
+  assign visits  = bound && has && !wait_i[cur_vl_q] && (account[AccW-1] || take_i);
   assign send    = take_i && step_i && ready_o;
   assign leave   = step_i && goes_on;
 
@@ -313,11 +321,13 @@ module hca_vl_list
   assign start_o  = bound;
   assign vl_o     = cur_vl_q;
   assign bytes_o  = bytes_i[cur_vl_q];
-  assign begin_o  = early || (bound && (leave || send));
-  assign lap_if_o = ahead || (bound && (goes_on || (take_i && ready_o)));
+  assign begin_o  = step_i && (gives_early || (visits && !ahead));
+  assign lap_if_o = ahead || visits;
   assign jump_if_o = jumps;
   assign jump_o   = jump;
-  assign laps_o   = laps;
+  assign laps_o   = {laps_16, laps_4};
+  assign could_o  = could;
+  assign ahead_o  = ahead;
   assign lap_o    = (leave && wraps) || (early_q && start_q && step_i && !valid && none && !stale_q);
   assign first_o  = !added_q;
   assign visit_o  = !added_q && has;
@@ -364,12 +374,12 @@ module hca_vl_list
     logic [7:0] given;
 
     always_comb begin
-      unique case (laps)
-        2'd3:    given = {behind_16[v][3:0], acc_q[v][9:6]};
-        2'd2:    given = {behind_4[v][5:0], acc_q[v][7:6]};
-        default: given = behind[v][7:0];
-      endcase
+      if (laps_16) given = {behind_16[v][3:0], acc_q[v][9:6]};
+      else if (laps_4) given = {behind_4[v][5:0], acc_q[v][7:6]};
+      else given = behind[v];
     end
+
+    assign offer_o[v] = valid && req_i[v] && cur_vl_q == VlW'(v) && !wait_i[v] && !account[AccW-1];
 
     assign visit = act && cur_vl_q == VlW'(v) && (has ? account[AccW-1] || send : !acc[AccW-1]);
 

@@ -115,6 +115,7 @@ module hca_vl_queue
   logic                   fetch;
   logic [PacketW-1:0]     fetch_bytes;
   logic [PktW-1:0]        rd_pkt;
+  logic [15:0][PktW-1:0]  granted;   // ORed by halves
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_head
     logic one_at_most;
@@ -138,8 +139,12 @@ module hca_vl_queue
   assign wr_vl = VlW'(wr_ring_i);
 
   always_comb begin
-    rd_pkt = '0;
-    for (int unsigned v = 0; v < NumVls; v++) rd_pkt |= rd_pkt_q[v] & {PktW{grant[v]}};
+    granted = '0;
+    for (int unsigned v = 0; v < NumVls; v++) granted[v] = rd_pkt_q[v] & {PktW{grant[v]}};
+    for (int unsigned half = 8; half != 0; half = half / 2) begin
+      for (int unsigned v = 0; v < half; v++) granted[v] |= granted[v + half];
+    end
+    rd_pkt = granted[0];
   end
 
   hca_rr_arb #(.N(NumVls)) u_fetch (
@@ -213,13 +218,24 @@ module hca_vl_queue
   // VL15 always finds the pages that its ring may have.
   assign room_o[NumVls] = used_q[NumVls] <= FillW'(Vl15Blocks - Vl15Room);
 
+  // That of a ring of data is known a cycle before: a packet that is done now counts as one of the longest until then.
+  localparam int unsigned Most     = RingBlocks - RoomBlocks;
+  localparam bit          HasTwo   = Most >= RoomBlocks;
+  localparam int unsigned MostThen = HasTwo ? Most - RoomBlocks : 0;
+  logic [NumVls-1:0] room_q;
+
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_data
+    logic              room, room_then;
     logic [FillW-1:0]  since_q;
     logic [EpochW-1:0] epoch_q;
     logic              over;
     logic [FillW-1:0]  rest;   // of since_q behind an epoch's end
 
-    assign room_o[v] = enough && used_q[v] <= FillW'(RingBlocks - RoomBlocks) && !stored_q[v][PktW];
+    assign room      = used_q[v] <= FillW'(Most) && !stored_q[v][PktW];
+    assign room_then = HasTwo && used_q[v] <= FillW'(MostThen) && !stored_q[v][PktW] && stored_q[v][PktW-1:0] != '1;
+    assign room_o[v] = enough && room_q[v];
+
+    always_ff @(posedge clk_i) room_q[v] <= rst_i || (done[v] ? room_then : room);
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin

@@ -121,10 +121,10 @@ module hca_requester
   wqe_idx_t         early_pi;
   push_t            early_push;
   logic [PushRowW-1:0] push_row;
-  logic             txp_valid, txp_ready, seg_valid, seg_ready;
+  logic             txp_valid, txp_ready, seg_valid, seg_ready, mw_valid, mw_room;
+  logic [12:0]      made_bytes;
   txp_t             txp;
   seg_t             seg;
-  logic             mw_valid, mw_room;
   mw_op_t           mw;
 
   logic [Slots-1:0]    hold_open;
@@ -300,7 +300,7 @@ module hca_requester
 
   hca_sq_gate #(.Slots(Slots)) u_gate (
     .clk_i, .rst_i, .sl_open_i, .rate_open_i,
-    .hold_i    (made_valid_o && made_o.group != '0 && is_large(txp, path)),
+    .hold_i    (made_valid_o && made_o.group != '0 && made_bytes > 13'(RateSmallBytes)),
     .hold_group_i(made_o.group),
     .waiting_i (waiting),
     .want_slot_i(want_slot),
@@ -416,7 +416,7 @@ module hca_requester
     .visits_o     (visits),
     .want_slot_i  (want_slot),
     .gate_i       (gate),
-    .path_o       (path),
+    .path_o       (path), .made_bytes_o(made_bytes),
     .sl_open_i, .class_i, .av_left_i, .av_wr_o,
     .av_full_o    (av_full),
     .dry_o        (dry),
@@ -490,7 +490,7 @@ module hca_requester
   );
 
   assign made_valid_o     = txp_valid;
-  assign made_o           = tx_made_of(txp, path);
+  assign made_o           = sq_made_of(txp, path, made_bytes);
 
   assign ev_emit_valid_o  = txp_valid && txp_ready;
   assign ev_emit_qpn_o    = txp.qpn;

@@ -39,12 +39,13 @@ module hca_sq_context
 
   sq_news_t news;
   sq_back_t back;
-  logic     same, few, all_again, again;
+  logic     same, few, all_again, again, returns, idle;
 
   hca_sq_news u_news (.qpc_i(ctx_qpc_i), .ack_i(ctx_ack_i), .dyn_i(ctx_dyn_i), .pi_i(ctx_pi_i), .news_o(news));
 
   hca_sq_redo u_redo (
-    .qpc_i, .ack_i, .dyn_i, .moves_i(news_o.moves), .again_i(again), .back_i(back), .redo_o, .few_o(few), .same_o(same)
+    .qpc_i, .ack_i, .dyn_i, .moves_i(news_o.moves), .again_i(again), .back_i(back), .redo_o, .few_o(few),
+    .returns_o(returns), .same_o(same)
   );
 
   if (HasSelective) begin : gen_again
@@ -62,6 +63,9 @@ module hca_sq_context
 
   assign few_o = again;
 
+  // Nothing is posted behind where the position goes (redo_o.wqe): wherever that may be, which is late.
+  assign idle = !news_o.moves ? pi_i == dyn_i.wqe : returns ? pi_i == back.wqe : pi_i == ack_i.una_wqe;
+
   always_ff @(posedge clk_i) begin
     same_o <= same;
     if (load_i) begin
@@ -70,7 +74,7 @@ module hca_sq_context
     end
     if (redo_i) begin
       news_o.moves <= 1'b0;
-      news_o.idle  <= pi_i == redo_o.wqe;
+      news_o.idle  <= idle;
       // Behind a position that has moved to the oldest WQE lies nothing.
       if (news_o.moves) news_o.pi_bad <= news_o.pi_far;
     end

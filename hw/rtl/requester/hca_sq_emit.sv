@@ -76,6 +76,7 @@ module hca_sq_emit
   output logic [BlkW-1:0]  blk_ptr_o,
   input  beat_t            blk_i,
   output tx_path_t         path_o,        // of the packet
+  output logic [12:0]      made_bytes_o,  // on the wire
   // To rx_ctrl, gather and trace.
   output logic             omt_valid_o,
   input  logic             omt_ready_i,
@@ -199,14 +200,14 @@ module hca_sq_emit
     .dyn_i     (dyn_q),
     .load_i    (load),
     .look_i    (look),
-    .wqe_i     (look_q),
+    .wqe_i     (look_q), .hdr_i(h_q), .path_i(path_o),
     .probes_i  (probes), .next_i(plan),
     .go_on_i   (at_q[StSeek]),
     .sge_left_i(sge_left),
     .seg_i     (seg_fire),
     .end_i     (pkt_end),
     .pkt_o     (pkt), .left_o(left), .rest_o(rest), .large_o(big), .lone_o(lone),
-    .piece_o   (piece), .fits_o(fits), .used_up_o(used_up)
+    .piece_o   (piece), .fits_o(fits), .used_up_o(used_up), .made_bytes_o
   );
 
   hca_sq_window u_window (

@@ -273,8 +273,9 @@ module hca_sq_fetch
     if (avail_few_q < size) size = avail_few_q;
     if (to_end_few_q < size) size = to_end_few_q;
   end
-  // At least as much as the least of three: one comparison for each.
-  assign fits = room_few_q >= to_boundary || room_few_q >= avail_few_q || room_few_q >= to_end_few_q;
+  // At least as much as the least of three: a bit for each number up to eight.
+  assign fits = ((16'd1 << room_few_q)
+                 & ((16'hff00 >> addr_q[8:6]) | (16'hffff << avail_few_q) | (16'hffff << to_end_few_q))) != '0;
   // Behind an early WQE the limit may be behind the position for a while: then it is more than a ring ahead.
   assign ring_top = {ring_mask_q[PosW-2:0], 1'b1} & ~ring_mask_q;
   assign some     = !none_q && (avail_q & ~ring_mask_q & ~ring_top) == '0
@@ -297,7 +298,7 @@ module hca_sq_fetch
   assign copy_at    = copy_first ? issued_row_q[BlkW-1:0] : copy_at_q;
   // The slot's last block stands for all that would follow.
   assign push_blk   = (copy_next >> PushBlkW != '0) ? '1 : copy_next[PushBlkW-1:0];
-  assign push_re_o  = early_go || (wanted && pushed) || copy;
+  assign push_re_o  = early_go || (state_q == StSize && pushed) || copy;   // for nothing, if it is not wanted
   assign push_row_o = {ring_row_q.func[FuncIdxW-1:0], push_row_q.slot, push_blk};
   assign forward    = (req_fire && fresh_q) || copy_first;
 

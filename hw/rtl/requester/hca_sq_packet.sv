@@ -2,6 +2,7 @@
 // decided in the cycle before it is needed (next_i, go_on_i): the packet is compared with the entry under the cursor.
 module hca_sq_packet
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_sq_pkg::*;
 (
   input  logic        clk_i,
@@ -10,6 +11,8 @@ module hca_sq_packet
   input  logic        load_i,      // look_i is the WQE from the next cycle on
   input  sq_look_t    look_i,
   input  sq_look_t    wqe_i,       // look_i of the WQE that is served
+  input  sq_wqe_ctrl_t hdr_i,      // that WQE
+  input  tx_path_t    path_i,      // of the packet
   input  logic        probes_i,    // the next packet goes beyond the peer's credits
   input  logic        next_i,      // the packet is made up, and its first segment
   input  logic        go_on_i,     // the next segment is
@@ -23,7 +26,8 @@ module hca_sq_packet
   output logic        lone_o,      //              and it is the turn's last one: over 1 KiB
   output logic [12:0] piece_o,     // bytes of the segment
   output logic        fits_o,      // it is the packet's last one
-  output logic        used_up_o    // it is all of the entry
+  output logic        used_up_o,   // it is all of the entry
+  output logic [12:0] made_bytes_o // of the packet, on the wire (tx_made_of)
 );
 
   sq_pkt_t     pkt_q, pkt_new;
@@ -33,7 +37,7 @@ module hca_sq_packet
   logic        last_q;  // no packet of the message follows, or it is a READ
   logic        full_mtu, fits, used_up, unused_bits;
 
-  assign unused_bits  = ^{qpc_i, dyn_i, look_i, wqe_i};
+  assign unused_bits  = ^{qpc_i, dyn_i, look_i, wqe_i, hdr_i};
   assign pkt_o        = pkt_q;
   assign left_o       = left_q;
   assign rest_o       = rest_q;
@@ -60,8 +64,30 @@ module hca_sq_packet
     .pkt_o   (pkt_new)
   );
 
+  // Its bytes on the wire: what is made of them, while it leaves, is late enough.
+  logic [4:0] added;   // by headers, in units of four
+  txp_t       sized;
+
+  always_comb begin
+    sized = '0;
+    sized.payload_bytes = pkt_new.bytes;
+    added = '0;
+    unique case (hdr_i.opcode) inside
+      WrOpAtomicCmpAndSwp, WrOpMaskedAtomicCmpAndSwp, WrOpAtomicFetchAndAdd, WrOpMaskedAtomicFetchAndAdd:
+        added = 5'(AtomicEthBytes / 4);
+      WrOpRdmaRead: added = 5'(RethBytes / 4);
+      WrOpRdmaWrite, WrOpRdmaWriteWithImm:
+        if (pkt_new.first || (HasSelective && qpc_i.selective && hdr_i.opcode == WrOpRdmaWrite)) begin
+          added = 5'(RethBytes / 4);
+        end
+      default:;
+    endcase
+    if (qpc_i.service == ServiceXrc) added = added + 5'(XrcethBytes / 4);
+  end
+
   always_ff @(posedge clk_i) begin
     if (next_i) pkt_q <= pkt_new;
+    if (next_i) made_bytes_o <= tx_base_bytes(sized, path_i) + {6'd0, added, 2'd0};
     if (next_i || go_on_i) begin
       pkt_left_q <= bytes;
       piece_o    <= fits ? bytes : sge_left_i[12:0];

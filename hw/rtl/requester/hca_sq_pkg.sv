@@ -153,25 +153,10 @@ package hca_sq_pkg;
     return path;
   endfunction
 
-  // Whether a packet of the requester (tx_made_of) is above RateSmallBytes: for each number of bytes that its headers
-  // may add, and the opcode, which is late, selects.
-  function automatic logic is_large(txp_t txp, tx_path_t path);
-    logic [1:0][2:0] above;   // with an XRCETH; with nothing more, an RETH, an AtomicETH
-    logic [12:0]     bytes;
-    logic [7:0]      opcode;
-    logic            xrc, reth, atomic, unused_bits;
-    unused_bits = ^{txp, path};
-    bytes = tx_base_bytes(txp, path);
-    for (int unsigned x = 0; x < 2; x++) begin
-      above[x][0] = bytes > 13'(RateSmallBytes - x * XrcethBytes);
-      above[x][1] = bytes > 13'(RateSmallBytes - x * XrcethBytes - RethBytes);
-      above[x][2] = bytes > 13'(RateSmallBytes - x * XrcethBytes - AtomicEthBytes);
-    end
-    xrc    = txp.opcode[7:5] == 3'(ServiceXrc);
-    opcode = (txp.opcode[7:5] inside {3'(ServiceUc), 3'(ServiceXrc)}) ? {3'd0, txp.opcode[4:0]} : txp.opcode;
-    reth   = opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest};
-    atomic = opcode inside {BthRcCmpSwap, BthRcFetchAdd};
-    return above[xrc][reth ? 2'd1 : atomic ? 2'd2 : 2'd0];
+  // What the requester has made, with the bytes on the wire, which are known before.
+  function automatic tx_made_t sq_made_of(txp_t txp, tx_path_t path, logic [12:0] bytes);
+    sq_made_of = tx_made_of(txp, path);
+    sq_made_of.bytes = bytes;
   endfunction
 
 endpackage

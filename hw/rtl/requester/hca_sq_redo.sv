@@ -12,6 +12,7 @@ module hca_sq_redo
   input  sq_back_t back_i,
   output sq_dyn_t  redo_o,
   output logic     few_o,      // it begins to send some packets again alone
+  output logic     returns_o,  // if it moves, it goes on at back_i
   output logic     same_o      // inside the WQE where it is, which is the same one still
 );
 
@@ -27,10 +28,12 @@ module hca_sq_redo
   assign few_o        = rewound && ack_i.again != '0 && (ack_i.seq - dyn_i.seq) == 8'd1 && !ack_i.init && !dyn_i.err;
   assign psn_diff     = ack_i.una_psn - back_i.psn;
   assign wqe_diff     = ack_i.una_wqe - back_i.wqe;
-  assign ahead        = (psn_diff != '0 && !psn_diff[23]) || (wqe_diff != '0 && !wqe_diff[WqeIndexBits-1]);
+  assign ahead        = (ack_i.una_psn != back_i.psn && !psn_diff[23])
+                        || (ack_i.una_wqe != back_i.wqe && !wqe_diff[WqeIndexBits-1]);
   assign returns      = again_i && !rewound && !ahead;
+  assign returns_o    = returns;
 
-  assign same_o       = (returns ? back_i.wqe : ack_i.una_wqe) == dyn_i.wqe && !dyn_i.err
+  assign same_o       = (returns ? back_i.wqe == dyn_i.wqe : ack_i.una_wqe == dyn_i.wqe) && !dyn_i.err
                         && (ack_i.seq - dyn_i.seq) < 8'd2 && !ack_i.init;
 
   always_comb begin

@@ -137,7 +137,7 @@ module hca_sq_sched
 
   logic             push;
   row_t             row, row_new, row_ram, row_last_q;
-  logic             before_q;      // the event before, and its QP: its row is what that wrote
+  logic             before_q, again;   // the event before, and its QP: its row is what that wrote
   logic [QpW-1:0]   before_qpn_q;
   logic [QpW-1:0]   qpn_a;
   logic             is_ack, is_init, is_placed, is_news, is_bind, is_rel, is_due, is_plain, wr_ack;
@@ -273,7 +273,8 @@ module hca_sq_sched
   end
 
   // ---- Second cycle: act on the row -----------------------------------------------------------------
-  assign row = (before_q && before_qpn_q == ev_qpn_q) ? row_last_q : row_ram;
+  hca_same #(.Width(QpW + 1)) u_again (.a_i({1'b1, ev_qpn_q}), .b_i({before_q, before_qpn_q}), .same_o(again));
+  assign row = again ? row_last_q : row_ram;
 
   always_ff @(posedge clk_i) begin
     before_q     <= busy_q;
@@ -315,8 +316,7 @@ module hca_sq_sched
       row_new.pi   = ev_pi_q;
       row_new.push = ev_push_q;
     end
-    if (ev_q == EvQpc) row_new.sl = ev_qpc_q.path.sl;
-    if (ev_q == EvQpc) row_new.group = ev_qpc_q.path.group;
+    if (ev_q == EvQpc) {row_new.sl, row_new.group} = {ev_qpc_q.path.sl, ev_qpc_q.path.group};
     if (is_bind) begin
       row_new.bound  = 1'b1;
       row_new.slot   = ev_slot_q;

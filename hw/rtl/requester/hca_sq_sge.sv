@@ -61,6 +61,12 @@ module hca_sq_sge
   assign busy_o      = state_q != StReady;
 
   // ---- Sum of lengths --------------------------------------------------------------------------------
+  // Whether their sum is what is left needs no adder: the carry that each bit needs, and the one that it gets then.
+  logic [35:0] needed, got;
+
+  assign needed = rest_q ^ 36'(low_q) ^ 36'(high_q);
+  assign got    = 36'({(36'(low_q) & 36'(high_q)) | ((36'(low_q) | 36'(high_q)) & ~rest_q), 1'b0});
+
   // Two sums of two entries of a block in one cycle, both taken from what is left of the length in the next one.
   always_ff @(posedge clk_i) begin
     if (load_i) begin
@@ -75,7 +81,7 @@ module hca_sq_sge
       high_q   <= ((to_sum_q > 5'd2) ? 33'(lanes_in[2].length) : '0)
                   + ((to_sum_q > 5'd3) ? 33'(lanes_in[3].length) : '0);
     end
-    sum_bad_o   <= rest_q != 36'(low_q) + 36'(high_q);
+    sum_bad_o   <= needed != got;
   end
 
   assign first_bad_o = rest_q[32:0] != high_q;

@@ -26,6 +26,7 @@ module hca_frame_sums
   logic [12:0] base_q;                    // bytes before the beat
   logic [6:0]  s1_beat_q;                 // its number: all but the last are full
   logic        vlan, ip, l4, is_udp;
+  logic [1:0]  ips, udps, l4s;            // the same if there is no VLAN tag, if there is one
   logic        vlan_q, ip_q, l4_q, udp_q;
   logic [15:0] l4_len_q;
   logic [15:0] end_q;                     // where the IP packet ends, from the first byte of the frame
@@ -36,11 +37,25 @@ module hca_frame_sums
   assign vlan   = swap16(data_i[8*12 +: 16]) == 16'(EthertypeVlan);
   assign net    = vlan ? data_i[8*18 +: 8*40] : data_i[8*14 +: 8*40];
   assign total  = swap16(net[8*2 +: 16]);
-  assign ip     = swap16(vlan ? data_i[8*16 +: 16] : data_i[8*12 +: 16]) == 16'(EthertypeIpv4) && net[7:0] == 8'h45;
-  assign is_udp = net[8*9 +: 8] == 8'(IpProtoUdp);
-  assign l4     = ip && (net[8*6 +: 16] & 16'hff3f) == '0 && total >= 16'd20
-                  && (is_udp || net[8*9 +: 8] == Tcp);
+  assign ip     = ips[vlan];
+  assign is_udp = udps[vlan];
+  assign l4     = l4s[vlan];
   assign unused_net = ^net;
+
+  // Whether there is a tag is known as late as the rest: it selects.
+  for (genvar v = 0; v < 2; v++) begin : gen_way
+    logic [159:0] way;
+    logic [15:0]  bytes;
+    logic         whole, unused_way;   // no shorter than its header
+
+    assign way     = data_i[8*(14 + 4*v) +: 160];
+    assign unused_way = ^{way, bytes};
+    assign bytes   = swap16(way[8*2 +: 16]);
+    assign whole   = bytes[15:5] != '0 || bytes[4:2] >= 3'd5;
+    assign ips[v]  = swap16(data_i[8*(12 + 4*v) +: 16]) == 16'(EthertypeIpv4) && way[7:0] == 8'h45;
+    assign udps[v] = way[8*9 +: 8] == 8'(IpProtoUdp);
+    assign l4s[v]  = ips[v] && (way[8*6 +: 16] & 16'hff3f) == '0 && whole && (udps[v] || way[8*9 +: 8] == Tcp);
+  end
 
   always_ff @(posedge clk_i) begin
     s1_valid_q <= valid_i;

@@ -204,8 +204,14 @@ module hca_tx_hdr
     end
   end
 
+  // Which headers an opcode has is known before its packet is: one look at each of the two that may be next.
+  ext_t s1_ext_q;
+
   always_ff @(posedge clk_i) begin
-    if (accept) s1_txp_q <= pick;
+    if (accept) begin
+      s1_txp_q <= pick;
+      s1_ext_q <= ack_valid_i ? ext_of(ack_i.opcode) : ext_of(txp_i.opcode);
+    end
   end
 
   // Stage 1 -> 2: lengths, transport headers, network headers without the IPv4 checksum.
@@ -246,7 +252,7 @@ module hca_tx_hdr
     tclass    = av.traffic_class;
     if (is_cnp) tclass = cc_i[av.port].cnp_class;
     else if (cc_i[av.port].ect && !s1_txp_q.datagram && s1_txp_q.kind != TxAck) tclass[1:0] = 2'b10;
-    ext       = ext_of(s1_txp_q.opcode);   // answers have the same headers in both
+    ext       = s1_ext_q;   // answers have the same headers in both
     pad       = 2'd0 - s1_txp_q.payload_bytes[1:0];
     bth_words = with_payload(ext, 5'(OwnWords), s1_txp_q.payload_bytes);
     udp_words = with_payload(ext, 5'(OwnWords) + 5'd2, s1_txp_q.payload_bytes);
