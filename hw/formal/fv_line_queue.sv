@@ -1,8 +1,8 @@
 // Proof of hca_line_queue: who comes in goes out once, in its own queue's order; a doorbell that was taken and a wish
 // of firmware's are never lost, a packet only to the packet behind it, or to one of its QP that waits still. Those that
 // come again do so one in 8 cycles at most, or one in 4 while no new one may go, those for whom a holder is to leave
-// one in 8, and neither are passed over; with the rules of hca_lines (fresh ones, and further holders that are to leave,
-// only while there is room for all its places) there is always room for them (decision 0082).
+// one in 8, and neither are passed over; with the rules of hca_lines (fresh ones, and further holders that are to
+// leave, only while there is room for all its places) there is always room for them (decision 0082).
 module fv_line_queue
   import hca_pkg::*;
 #(

@@ -298,7 +298,8 @@ module hca_sq_fetch
   assign copy_at    = copy_first ? issued_row_q[BlkW-1:0] : copy_at_q;
   // The slot's last block stands for all that would follow.
   assign push_blk   = (copy_next >> PushBlkW != '0) ? '1 : copy_next[PushBlkW-1:0];
-  assign push_re_o  = early_go || (state_q == StSize && pushed) || copy;   // for nothing, if it is not wanted
+  // For nothing, if it is not wanted.
+  assign push_re_o  = (state_q == StJudge && taken_q.valid) || (state_q == StSize && pushed) || copy;
   assign push_row_o = {ring_row_q.func[FuncIdxW-1:0], push_row_q.slot, push_blk};
   assign forward    = (req_fire && fresh_q) || copy_first;
 

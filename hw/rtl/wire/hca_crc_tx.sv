@@ -31,7 +31,6 @@ module hca_crc_tx
     logic             last;
     logic             ends;       // the ICRC is in this beat,
     logic             splits;     // and the VCRC is not
-    logic             fits;       // what is appended fits into this beat
     logic [6:0]       len_bytes;
     beat_t            data;
   } item_t;
@@ -60,7 +59,6 @@ module hca_crc_tx
     in.last      = in_i.last;
     in.ends      = in_i.last && !in.raw && in_i.len_bytes != 7'd64;
     in.splits    = in.ib && in_i.len_bytes == 7'd60;
-    in.fits      = in.raw || (in_i.len_bytes != 7'd64 && !in.splits);
     in.len_bytes = in_i.len_bytes;
     in.data      = in_i.data;
   end
@@ -100,14 +98,15 @@ module hca_crc_tx
   );
 
   // ---- Out -----------------------------------------------------------------------------------------------
-  logic       spill_q, started_q, out_free, go;
+  logic       spill_q, started_q, out_free, fits, go;
   logic       spill_ib_q, spill_split_q;   // on InfiniBand; the ICRC alone is in the beat before
 
   assign out_free   = !out_valid_o || out_ready_i;
+  assign fits       = head.raw || (head.len_bytes != 7'd64 && !head.splits);   // with what is appended
   assign go         = head_valid && !spill_q
                       && (sums_valid || (!head.last && (started_q || head_count > 5'(CrcDelay))));
   assign head_ready = go && out_free;
-  assign sums_ready = out_free && (spill_q || (go && head.last && head.fits));
+  assign sums_ready = out_free && (spill_q || (go && head.last && fits));
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -116,7 +115,7 @@ module hca_crc_tx
       out_valid_o <= 1'b0;
     end else if (out_free) begin
       if (go) started_q <= !head.last;
-      spill_q     <= go && head.last && !head.fits;
+      spill_q     <= go && head.last && !fits;
       out_valid_o <= go || spill_q;
     end
   end
@@ -129,7 +128,7 @@ module hca_crc_tx
     end else if (out_free && go) begin
       {out_port_o, out_ib_o, out_raw_o} <= {head.port, head.ib, head.raw};
       {spill_ib_q, spill_split_q}       <= {head.ib, head.splits};
-      out_o.last      <= head.last && head.fits;
+      out_o.last      <= head.last && fits;
       out_o.len_bytes <= !head.ends ? head.len_bytes : head.splits ? 7'd64 : head.len_bytes + (head.ib ? 7'd6 : 7'd4);
       out_o.data      <= head.data;
       for (int unsigned at = 0; at < 16; at++) begin
