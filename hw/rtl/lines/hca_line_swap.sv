@@ -57,13 +57,13 @@ module hca_line_swap
 
   load_e             load_q, load_d;
   state_e            state_q, state_d;
-  logic              mine, dead_q, takes, leaves, fills, filled_q, later;
+  logic              mine, dead_q, takes, leaves, hands, fills, filled_q, later;
   logic [1:0]        beat_q;
   line_want_t        ready_q, want_q;
   line_row_t         ready_row_q, row_q;
   logic [3:0][DataW-1:0] loaded_q, words_q;
   qpc_t              qpc;
-  logic [Sinks-1:0]  pend_q;
+  logic [Sinks-1:0]  pend_q, pend;
   logic              unused_in;
 
   assign unused_in = ^old_i;
@@ -79,8 +79,12 @@ module hca_line_swap
                  && !filled_valid_o && !fills;
 
   // What is over: the row is written, and who wanted it goes on, when there is room for that.
-  assign leaves       = state_q inside {SwDone, SwDrop, SwRefused} && !fin_valid_o && row_ready_i;
-  assign fills        = state_q == SwDone && filled_q;
+  // As soon as the last one has the context; SwDone only waits.
+  assign pend         = pend_q & ~(qpc_ready_i & qpc_valid_o);
+  assign hands        = state_q inside {SwSpread, SwDone};
+  assign leaves       = (state_q inside {SwDone, SwDrop, SwRefused} || (state_q == SwSpread && pend == '0))
+                        && !fin_valid_o && row_ready_i;
+  assign fills        = hands && filled_q;
   assign place_take_o = takes;
   assign later        = state_q == SwRefused || (state_q == SwDrop && !row_q.busy);
 
@@ -88,7 +92,9 @@ module hca_line_swap
     state_d = state_q;
     unique case (state_q)
       SwOffer:  if (qpc_ready_i[RxCtrl]) state_d = quiet_i ? SwSpread : SwRefused;
-      SwSpread: if ((pend_q & ~(qpc_ready_i & qpc_valid_o)) == '0) state_d = SwDone;
+      SwSpread: if (takes) state_d = dead_q ? SwDrop : SwOffer;
+                else if (leaves) state_d = SwIdle;
+                else if (pend == '0) state_d = SwDone;
       default:  if (takes) state_d = dead_q ? SwDrop : SwOffer;
                 else if (leaves) state_d = SwIdle;
     endcase
@@ -124,7 +130,7 @@ module hca_line_swap
     row_o.busy  = 1'b0;
     shut_o      = '{valid: 1'b0, line: want_q.qpn[QpW-1:0], drain: 1'b0, shut: 1'b0};
     unique case (state_q)
-      SwDone: begin
+      SwSpread, SwDone: begin
         shut_o.valid = row_valid_o;
         row_o = '{who: '{may_rest: !filled_q, valid: 1'b1, qpn: want_q.qpn}, busy: 1'b0, slot: '0, drain: 1'b0,
                   since: since_i};
@@ -139,12 +145,12 @@ module hca_line_swap
 
   always_ff @(posedge clk_i) begin
     if (rst_i) fin_valid_o <= 1'b0;
-    else if (leaves) fin_valid_o <= later || (state_q == SwDone && want_q.kind != MissFill) || is_parked(want_q);
+    else if (leaves) fin_valid_o <= later || (hands && want_q.kind != MissFill) || is_parked(want_q);
     else if (fin_ready_i) fin_valid_o <= 1'b0;
     if (leaves) fin_o <= '{later: later, want: want_q};
     if (rst_i) filled_valid_o <= 1'b0;
     else filled_valid_o <= (leaves && fills) || (filled_valid_o && !filled_ready_i);
-    if (state_q == SwDone) filled_qpn_o <= want_q.qpn;
+    if (hands) filled_qpn_o <= want_q.qpn;
   end
 
   // ---- The context write -------------------------------------------------------------------------------------
@@ -167,7 +173,7 @@ module hca_line_swap
       old_o.has_record <= 1'b1;
       filled_q         <= qpc.state inside {QpsErr, QpsSqe, QpsSqd};
     end else if (state_q == SwSpread) begin
-      pend_q <= pend_q & ~(qpc_ready_i & qpc_valid_o);
+      pend_q <= pend;
     end
     if (rst_i) old_valid_o <= 1'b0;
     else old_valid_o <= state_q == SwOffer && state_d == SwSpread && row_q.who.valid;
