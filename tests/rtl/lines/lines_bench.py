@@ -107,9 +107,9 @@ class Lines(MemoryPorts, Parks, Wants):
         """The line that a QPN names."""
         return self.lines.setdefault(qpn % (1 << LINE_BITS), Line())
 
-    def now(self, after=0):
+    def now(self):
         """In units of 256 cycles, as far as hca_lines keeps them."""
-        return ((self.bench.cycle + after) * self.now_step >> 8) % 4096
+        return (self.bench.cycle * self.now_step >> 8) % 4096
 
     def stayed(self, line):
         """How long its holder has had it."""
@@ -201,6 +201,7 @@ class Lines(MemoryPorts, Parks, Wants):
         self.hint_cleared = self.line(self.hint_of).cleared
         self.sample_memory()
         self.sample_swap()
+        self.sample_strobe()
         self.sample_events()
         self.sample_firmware()
         self.sample_drains()
@@ -249,6 +250,9 @@ class Lines(MemoryPorts, Parks, Wants):
         if self.bench.get("door_free_i"):
             for line in self.lines.values():
                 line.cleared = line.shut or line.drain
+
+    def sample_strobe(self):
+        """Doors change; behind a hand-over in the cycle in which the last column has the context, or later."""
         word = self.bench.get("shut_o")
         if word & SHUT.pack(valid=1):
             change = SHUT.unpack(word)
@@ -382,16 +386,16 @@ class Lines(MemoryPorts, Parks, Wants):
         self.swap, self.swaps = None, self.swaps + 1
         qpc = QPC.unpack(QPC_WR.unpack(self.bench.get("qpc_o"))["qpc"])
         filled = qpc["state"] in (4, 5, 6)
-        self.takes_line(line, line.taken_by, not filled, 1)
+        self.takes_line(line, line.taken_by, not filled)
         line.shut = line.handed = True
         if filled:
             self.expect_filled.append(line.qpn)
 
-    def takes_line(self, line, qpn, may_rest, after=0):
-        """Hardware or firmware has given it away; it is booked some cycles after this one."""
+    def takes_line(self, line, qpn, may_rest):
+        """Hardware or firmware has given it away."""
         assert sum(other.qpn == qpn for other in self.lines.values() if other is not line) == 0
         line.qpn, line.taken_by, line.may_rest = qpn, None, may_rest
-        line.shut, line.drain, line.fenced, line.since, line.quiet = False, False, None, self.now(after), None
+        line.shut, line.drain, line.fenced, line.since, line.quiet = False, False, None, self.now(), None
         line.handed = False
         line.old = self.rng.getrandbits(OLD.width)
         for fill in self.fills:

@@ -43,7 +43,7 @@ async def attend(lines, firmware):
         await firmware.make_room(*lines.stuck.popleft())
 
 
-async def drain(lines, firmware, limit=30000):
+async def drain(lines, firmware, limit=60000):
     """Every want ends, and then nothing goes on, and no doors are shut."""
     lines.quiet, lines.errors = max(lines.quiet, 0.9), 0.0
     end = lines.bench.cycle + limit

@@ -42,17 +42,17 @@ async def at_random(dut, case):
 
 @cocotb.test()
 async def full_queue(dut):
-    """512 doorbells wait; further ones are refused, and go another way. None of those that wait is lost."""
+    """2,048 doorbells wait; further ones are refused, and go another way. None of those that wait is lost."""
     lines = Lines(dut, 10)
     qpns = some_qpns(lines, 100, 2)
     await lines.start(qpns)
     firmware = Firmware(lines)
     await firmware.hold()
     lines.want_rate = 1.0
-    lines.wants.extend((SQ, lines.funcs[qpns[n % 200]], qpns[n % 200], n) for n in range(600))
+    lines.wants.extend((SQ, lines.funcs[qpns[n % 200]], qpns[n % 200], n) for n in range(2200))
     await lines.bench.until(lambda: not lines.wants, what="doorbells")
     await lines.bench.step()
-    assert len(lines.refused) == 600 - 512
+    assert len(lines.refused) == 2200 - 2048
     await firmware.want(FILL, lines.funcs[qpns[0]], qpns[0])
     await lines.bench.step(5)
     assert not lines.bench.get("room_o")
