@@ -181,7 +181,8 @@ module fv_line_queue
       h_last:  assert (!u_dut.last_q || pkt_q
                        || (last_waits && u_dut.u_fresh.gen_regs.mem[2'(last_q)] == pkt_want_q
                            && u_dut.ahead_q == 3'(last_q - fresh_out)));
-      h_could: assert (u_dut.alone_q == !could_q);
+      h_may:   assert (u_dut.again_may_q == (since_again_q >= (could_q ? 5'd8 : 5'd4)));
+      h_may_drain: assert (u_dut.drain_may_q == (since_drain_q >= 5'd8));
       h_pace:  assert (32'(u_dut.again_pace_q) == (since_again_q >= 5'd8 ? 32'd0 : 32'd8 - 32'(since_again_q))
                        && since_again_q != '0);
       h_pace_drain: assert (32'(u_dut.drain_pace_q) == (since_drain_q >= 5'd8 ? 32'd0 : 32'd8 - 32'(since_drain_q))

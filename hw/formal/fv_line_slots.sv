@@ -18,6 +18,7 @@ module fv_line_slots
   input dma_rd_rsp_t rsp_i,
   input logic        door_free_i,
   input logic        fence_busy_i,
+  input logic        swap_ahead_i,
   input logic [1:0]  swap_beat_i,
   input logic        swap_take_i
 );
@@ -37,13 +38,14 @@ module fv_line_slots
     .clk_i, .rst_i(rst_q), .base_i, .index_bits_i, .begin_valid_i, .begin_ready_o(begin_ready), .begin_i,
     .begin_slot_o(begin_slot), .req_valid_o(req_valid), .req_ready_i, .req_o(req), .rsp_valid_i,
     .rsp_ready_o(rsp_ready), .rsp_i, .door_free_i, .fence_start_o(fence_start), .fence_busy_i,
-    .swap_valid_o(swap_valid), .swap_slot_o(swap_slot), .swap_o(swap_want), .swap_dead_o(swap_dead), .swap_beat_i,
-    .swap_data_o(swap_data), .swap_take_i
+    .swap_ahead_i, .swap_valid_o(swap_valid), .swap_slot_o(swap_slot), .swap_o(swap_want), .swap_dead_o(swap_dead),
+    .swap_beat_i, .swap_data_o(swap_data), .swap_take_i
   );
 
   // ---- Places by number, and one that is watched ----------------------------------------------------
   logic [SeqW-1:0] begun_q, read_q, seen_q, marked_q, safe_q, swapped_q, watched_q;   // so many so far
   logic [SeqW-1:0] begun_before_q;
+  logic            aligned_q;                      // the place that was looked at is the next one now
   logic            begins, last, is_begun, is_read, is_seen, is_marked, is_safe;
   logic [SeqW-1:0] place;                          // of the watched one, behind the oldest
   logic [SlotW-1:0] slot;
@@ -62,8 +64,10 @@ module fv_line_slots
     watched_q <= watched_q;
     if (rst_q) begin
       {begun_q, read_q, seen_q, marked_q, safe_q, swapped_q, begun_before_q} <= '0;
+      aligned_q <= swap_ahead_i == swap_take_i;
     end else begin
       begun_before_q <= begun_q;
+      aligned_q      <= swap_ahead_i == swap_take_i;
       begun_q        <= begun_q + SeqW'(begins);
       read_q         <= read_q + SeqW'(last);
       seen_q         <= read_q;
@@ -112,7 +116,7 @@ module fv_line_slots
     cleared_q <= !rst_q && is_begun && (cleared_q || (shut_q && door_free_i));
     started_q <= is_begun && (started_q || (cleared_q && fence_start));
     over_q    <= is_begun && (over_q || (started_q && !fence_busy_i));
-    asked_q   <= !rst_q && swap_valid && !swap_take_i && swapped_q == watched_q && swap_beat_i == beat_q;
+    asked_q   <= !rst_q && u_dut.there && !swap_take_i && swapped_q == watched_q && swap_beat_i == beat_q;
   end
 
   // ---- What its users keep to ----------------------------------------------------------------------
@@ -120,7 +124,7 @@ module fv_line_slots
     if (!rst_q) begin
       m_answer: assume (!rsp_valid_i || read_q != begun_q);
       m_beats:  assume (!rsp_valid_i || beats_q != 3'd3 || rsp_i.last);
-      m_swap:   assume (!swap_take_i || swap_valid);
+      m_swap:   assume (!swap_take_i || u_dut.there);
     end
   end
 
@@ -130,7 +134,7 @@ module fv_line_slots
       a_room:  assert (begin_ready == (req_ready_i && begun_q - swapped_q != SeqW'(Slots)));
       a_read:  assert (req_valid == (begin_valid_i && begun_q - swapped_q != SeqW'(Slots)));
       a_slot:  assert (begin_slot == begun_q[SlotW-1:0] && swap_slot == swapped_q[SlotW-1:0]);
-      a_swap:  assert (swap_valid == (swapped_q != seen_q && swapped_q != safe_q));
+      a_swap:  assert (swap_valid == (swapped_q != seen_q && swapped_q != safe_q && aligned_q));
       if (swap_valid && swapped_q == watched_q) begin
         if (!bad_q) a_swap_want: assert (swap_want == want_q && swap_dead == bad);
         a_swap_err: assert (!bad_q || swap_dead);
@@ -165,8 +169,10 @@ module fv_line_slots
       if (is_read && bad_q) h_err: assert (u_dut.u_seen.mem[slot][32]);
       if (read_q == watched_q && beats_q > 3'(beat_q)) h_byte: assert (u_dut.u_data.mem[{slot, beat_q}][7:0] == byte_q);
       // What is shown of it was read when it was there.
-      if (swapped_q == watched_q && is_seen) h_shown_seen: assert (u_dut.seen == u_dut.u_seen.mem[slot]);
-      if (swapped_q == watched_q && swapped_q != begun_before_q && is_begun) h_swapped: assert (swap_want == want_q);
+      if (aligned_q && swapped_q == watched_q && is_seen) h_shown_seen: assert (u_dut.seen == u_dut.u_seen.mem[slot]);
+      if (aligned_q && swapped_q == watched_q && swapped_q != begun_before_q && is_begun)
+        h_swapped: assert (swap_want == want_q);
+      h_aligned: assert (u_dut.aligned_q == aligned_q);
       if (asked_q && !bad_q) h_asked: assert (swap_data[7:0] == u_dut.u_data.mem[{slot, beat_q}][7:0] && is_safe);
       // The fence of those that are marked.
       h_idle:  assert (u_dut.fence_q != FnIdle || marked_q == safe_q);

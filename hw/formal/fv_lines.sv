@@ -72,11 +72,13 @@ module fv_lines
   // ---- One line is watched ---------------------------------------------------------------------------
   logic [QpW-1:0] line_q, its_q;   // its_q: of the one at work a cycle ago
   line_row_t      its, row, its_row, over_row, load_row;
-  logic           scrubbed, wants, looks_at, shown, ev_held_q, fin_held_q, set_pending, over_mine, load_mine;
+  logic [23:0]    old_q;
+  logic           old_held_q, scrubbed, wants, looks_at, shown, ev_held_q, fin_held_q, set_pending, over_mine,
+                  load_mine;
   state_e         state, state_d;
   swap_e          swap;
   load_e          load;
-  line_want_t     want, its_want, over_want, load_want;
+  line_want_t     want, its_want, over_want, load_want, next_want;
   line_holder_t   set_q;
   line_fin_t      fin_q;
   logic [SlotW:0] head_before_q, in_ring;
@@ -124,6 +126,8 @@ module fv_lines
     ev_q          <= ev;
     ev_held_q     <= !rst_q && ev_valid && !ev_ready_i;
     fin_q         <= u_dut.fin;
+    old_held_q    <= !rst_q && u_dut.old_valid && u_dut.store_busy;
+    old_q         <= u_dut.old_qpn;
     fin_held_q    <= !rst_q && u_dut.fin_valid && !u_dut.fin_take;
   end
 
@@ -134,7 +138,8 @@ module fv_lines
   assign d_looked  = u_dut.u_slots.looked_q - u_dut.u_slots.swap_q;
   assign d_arrived = u_dut.u_slots.arrived_q - u_dut.u_slots.swap_q;
   assign d_before  = u_dut.u_slots.head_q - head_before_q;
-  assign shown     = in_ring != '0 && head_before_q != u_dut.u_slots.swap_q;
+  assign next_want = line_want_t'(u_dut.u_slots.u_wants.mem[u_dut.u_slots.swap_q[SlotW-1:0]]);
+  assign shown     = u_dut.u_slots.aligned_q && in_ring != '0 && head_before_q != u_dut.u_slots.swap_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_q) begin
@@ -164,7 +169,11 @@ module fv_lines
       a_event: assert (!ev_held_q || (ev_valid && ev == ev_q));
       a_tells: assert (!u_dut.tells || !u_dut.ev_valid_q);
       a_filled: assert (!u_dut.u_swap.leaves || !u_dut.filled_valid);
-      a_store: assert (!u_dut.old_valid || (!u_dut.u_store.valid_q && !record_ready));
+      a_store: assert (!(u_dut.old_valid && record_ready)
+                       && !(old_held_q && (!u_dut.old_valid || u_dut.old_qpn != old_q)));
+      // A context is read behind what is written of its line.
+      a_read:  assert (!rd_req_valid || !((u_dut.store_busy && u_dut.store_line == u_dut.line_q)
+                                          || (u_dut.old_valid && u_dut.old_line == u_dut.line_q)));
       a_rows:  assert (!(u_dut.row_we && u_dut.over_we));
       a_held:  assert (!held || (!rd_req_valid && !look_valid && !again_valid && !back_valid && qpc_valid == '0 &&
                        !shut.valid));
@@ -191,7 +200,7 @@ module fv_lines
 
       h_over:  assert (swap == SwIdle || !u_dut.filled_valid);
       h_over_slot: assert (!over_mine || u_dut.u_swap.row_q.slot + line_slot_t'(1) == u_dut.swap_slot);
-      h_load:  assert (load == LdIdle || (u_dut.swap_valid && load_want == u_dut.swap_want));
+      h_load:  assert (load == LdIdle || (u_dut.u_slots.there && load_want == next_want));
       h_load_row: assert (load != LdRow
                           || (u_dut.row_ram.busy && u_dut.row_ram.slot == u_dut.swap_slot ? load_row == u_dut.row_ram
                                                                                          : !load_mine));
@@ -203,14 +212,12 @@ module fv_lines
       // Two of one line are never on their way at once.
       h_other: assert (load == LdIdle || !over_mine || !load_mine || load_want.qpn[QpW-1:0] != over_want.qpn[QpW-1:0]);
       h_mine:  assert (!(swap inside {SwOffer, SwSpread, SwDone, SwRefused}) || over_mine);
-      h_store: assert (swap != SwOffer || !u_dut.store_busy);
-      h_old:   assert (!u_dut.old_valid || swap == SwSpread);
+      h_store: assert (swap != SwOffer || !u_dut.old_valid);
 
       h_ring:  assert (d_safe <= d_mark && d_mark <= in_ring && d_looked <= d_arrived && d_arrived <= in_ring
                        && in_ring <= (SlotW + 1)'(LineSlots) && d_before <= (SlotW + 1)'(1)
                        && (d_arrived == '0 || d_looked + d_before <= in_ring));
-      h_shown: assert (!shown || u_dut.swap_want
-                       == line_want_t'(u_dut.u_slots.u_wants.mem[u_dut.u_slots.swap_q[SlotW-1:0]]));
+      h_shown: assert (!shown || u_dut.swap_want == next_want);
       // Hand-overs lie too deep to be reached quickly: tests/rtl/lines shows them.
       c_drain: cover (state == StLook && look_done_i && quiet_i);
       c_shut:  cover (u_dut.begun_q);

@@ -1,23 +1,29 @@
 // Whether a number is the one behind another, around, told by a carry as hca_same does, and without an adder in front:
-// a bit of the sum has changed exactly where the one below was 1 and has become 0.
+// a bit of the sum has changed exactly where the one below was 1 and has become 0. Two bits to a LUT, with the ones
+// below.
 module hca_next #(
-  parameter int unsigned Width = 32
+  parameter  int unsigned Width  = 32,
+  localparam int unsigned Groups = (Width + 1) / 2
 ) (
   input  logic [Width-1:0] a_i,
   input  logic [Width-1:0] b_i,
   output logic             next_o   // b_i is a_i + 1
 );
 
-  logic [Width-1:0] carried;
+  logic [Width-1:0]    wrong;
+  logic [2*Groups-1:0] differs;
+  logic [Groups-1:0]   group;
+  logic [Groups:0]     more;
 
-  assign carried    = {a_i[Width-2:0] & ~b_i[Width-2:0], 1'b1};
+  assign wrong   = a_i ^ b_i ^ {a_i[Width-2:0] & ~b_i[Width-2:0], 1'b1};
+  assign differs = (2 * Groups)'(wrong);
+  for (genvar g = 0; g < int'(Groups); g++) begin : gen_group
+    assign group[g] = differs[2*g +: 2] == '0;
+  end
+  assign more   = {1'b0, group} + 1'b1;
+  assign next_o = more[Groups];
 
-  hca_same #(
-    .Width(Width)
-  ) u_same (
-    .a_i   (a_i ^ b_i),
-    .b_i   (carried),
-    .same_o(next_o)
-  );
+  logic unused_more;
+  assign unused_more = ^more[Groups-1:0];
 
 endmodule

@@ -10,19 +10,22 @@ module hca_same #(
   output logic             same_o
 );
 
+  logic [Width-1:0]    wrong;
   logic [3*Groups-1:0] differs;
   logic [Groups-1:0]   group;
-  logic [Groups:0]     less;
+  logic [Groups:0]     more;
 
-  assign differs = (3 * Groups)'(a_i ^ b_i);
+  assign wrong   = a_i ^ b_i;
+  assign differs = (3 * Groups)'(wrong);
   for (genvar g = 0; g < int'(Groups); g++) begin : gen_group
-    assign group[g] = differs[3*g +: 3] != '0;
+    assign group[g] = differs[3*g +: 3] == '0;
   end
-  // One less than nothing borrows from beyond the top.
-  assign less   = {1'b0, group} - 1'b1;
-  assign same_o = less[Groups];
+  // One more than all ones is beyond the top. (One less than nothing is, too, but takes a LUT in front of the chain:
+  // there a cell's data is not its select.)
+  assign more   = {1'b0, group} + 1'b1;
+  assign same_o = more[Groups];
 
-  logic unused_less;
-  assign unused_less = ^less[Groups-1:0];
+  logic unused_more;
+  assign unused_more = ^more[Groups-1:0];
 
 endmodule

@@ -47,7 +47,7 @@ module hca_line_queue
   logic [1:0] unused_ready;
   line_want_t pkt_want_q, fw_want_q, in, fresh, again, drain;
   logic [3:0] again_pace_q, drain_pace_q;
-  logic       alone_q, last_q, is_last, last_leaves, takes_fresh, pushes_pkt;
+  logic       alone, again_may_q, drain_may_q, last_q, is_last, last_leaves, takes_fresh, pushes_pkt;
   logic [$clog2(Depth):0] fresh_count, fresh_less, ahead_q;
 
   assign fw_room_o  = !fw_q;
@@ -58,10 +58,12 @@ module hca_line_queue
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      {fw_q, pkt_q, alone_q}       <= '0;
+      {fw_q, pkt_q}                <= '0;
       {again_pace_q, drain_pace_q} <= '0;
+      {again_may_q, drain_may_q}   <= '1;
     end else begin
-      alone_q <= !(fresh_valid && fresh_en_i);
+      again_may_q <= !takes_again && (again_pace_q <= 4'd1 || (alone && again_pace_q <= Quick + 4'd1));
+      drain_may_q <= !takes_drain && drain_pace_q <= 4'd1;
       if (fw_valid_i) fw_q <= 1'b1;
       else if (in_ready) fw_q <= 1'b0;
       if (pkt_valid_i && !is_last) pkt_q <= 1'b1;
@@ -100,8 +102,10 @@ module hca_line_queue
     .out_valid_o(drain_there), .out_ready_i(takes_drain), .out_o(drain), .count_o(drain_count_o)
   );
 
-  assign drain_valid  = drain_there && drain_pace_q == '0;
-  assign again_valid  = again_there && (again_pace_q == '0 || (alone_q && again_pace_q <= Quick));
+  // Whose turn may be next is found a cycle before.
+  assign alone        = !(fresh_valid && fresh_en_i);
+  assign drain_valid  = drain_there && drain_may_q;
+  assign again_valid  = again_there && again_may_q;
   assign takes_drain  = drain_valid && out_ready_i;
   assign takes_again  = again_valid && !drain_valid && out_ready_i;
   assign out_valid_o  = drain_valid || again_valid || (fresh_valid && fresh_en_i);

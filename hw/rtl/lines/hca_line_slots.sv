@@ -27,7 +27,9 @@ module hca_line_slots
   input  logic             door_free_i,     // no doorbell is in its door, or the last one leaves
   output logic             fence_start_o,
   input  logic             fence_busy_i,
-  // The next one that may have its line. Its context: a beat in the cycle after its number.
+  // The next one that may have its line. Its context: a beat in the cycle after its number. With swap_ahead_i the one
+  // behind it is looked at, and is there when this one has been taken.
+  input  logic             swap_ahead_i,
   output logic             swap_valid_o,
   output logic [SlotW-1:0] swap_slot_o,
   output line_want_t       swap_o,
@@ -47,8 +49,9 @@ module hca_line_slots
 
   typedef enum logic [2:0] {FnIdle, FnShut, FnJob, FnDoor, FnStart, FnWait} fence_e;
 
-  logic [SlotW:0]   head_q, arrived_q, looked_q, mark_q, safe_q, swap_q, swap_d, swap_next;
-  logic             full, begins, beat, last, first_q, err_q;
+  logic [SlotW:0]   head_q, arrived_q, looked_q, mark_q, safe_q, swap_q, swap_next;
+  logic [SlotW-1:0] swap_look;
+  logic             full, begins, beat, last, first_q, err_q, there, aligned_q;
   logic [1:0]       beat_q;
   fence_e           fence_q;
   seen_t            seen, seen_new;
@@ -99,18 +102,19 @@ module hca_line_slots
   );
   hca_ram_1r1w #(.Width($bits(seen_t)), .Depth(Slots)) u_seen (
     .clk_i, .we_i(last), .waddr_i(arrived_q[SlotW-1:0]), .wdata_i(seen_new),
-    .re_i(1'b1), .raddr_i(swap_d[SlotW-1:0]), .rdata_o(seen)
+    .re_i(1'b1), .raddr_i(swap_look), .rdata_o(seen)
   );
   hca_ram_1r1w #(.Width(W), .Depth(Slots)) u_wants (
     .clk_i, .we_i(begins), .waddr_i(head_q[SlotW-1:0]), .wdata_i(begin_i),
-    .re_i(1'b1), .raddr_i(swap_d[SlotW-1:0]), .rdata_o(swap_o)
+    .re_i(1'b1), .raddr_i(swap_look), .rdata_o(swap_o)
   );
 
   // ---- Places ----------------------------------------------------------------------------------------
-  // Whether one is taken is known late.
+  // Whether one is taken is known late: what is looked at does not wait for that.
   assign swap_next    = swap_q + 1'b1;
-  assign swap_d       = swap_take_i ? swap_next : swap_q;
-  assign swap_valid_o = safe_q != swap_q && looked_q != swap_q;
+  assign swap_look    = swap_ahead_i ? swap_next[SlotW-1:0] : swap_q[SlotW-1:0];
+  assign there        = safe_q != swap_q && looked_q != swap_q;
+  assign swap_valid_o = there && aligned_q;
   assign swap_slot_o  = swap_q[SlotW-1:0];
   assign swap_dead_o  = seen.err || seen.qpn != swap_o.qpn
                         || (swap_o.kind inside {MissSq, MissRq} && seen.func != swap_o.func);
@@ -122,9 +126,11 @@ module hca_line_slots
       if (begins) head_q <= head_q + 1'b1;
       if (last) arrived_q <= arrived_q + 1'b1;
       looked_q <= arrived_q;  // what was seen of it can be read a cycle later
-      swap_q   <= swap_d;
+      if (swap_take_i) swap_q <= swap_next;
     end
   end
+
+  always_ff @(posedge clk_i) aligned_q <= swap_ahead_i == swap_take_i;
 
   // ---- Fence -----------------------------------------------------------------------------------------
   assign fence_start_o = fence_q == FnStart;
@@ -157,7 +163,7 @@ module hca_line_slots
   `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!last || arrived_q != head_q) else $error("hca_line_slots: an answer of no read");
-    if (!rst_i) assert (!swap_take_i || swap_valid_o) else $error("hca_line_slots: nothing to hand over");
+    if (!rst_i) assert (!swap_take_i || there) else $error("hca_line_slots: nothing to hand over");
   end
   `endif
 

@@ -15,7 +15,7 @@ module hca_line_swap
   input  logic             rst_i,
   input  line_since_t      since_i,
   input  logic             hold_i,         // nothing begins
-  input  logic             store_busy_i,   // what a holder was can not be taken yet
+  input  logic             store_busy_i,   // what a holder was is not taken yet
   // Places.
   input  logic             place_valid_i,
   input  line_slot_t       place_slot_i,
@@ -24,6 +24,7 @@ module hca_line_swap
   output logic [1:0]       place_beat_o,
   input  beat_t            place_data_i,   // a cycle later
   output logic             place_take_o,
+  output logic             place_ahead_o,  // this one has been looked at
   // Rows of lines.
   output logic             idle_o,
   output logic             row_re_o,
@@ -44,8 +45,9 @@ module hca_line_swap
   output qpc_wr_t          qpc_o,
   input  logic             quiet_i,        // with hca_rx_ctrl's ready: it has taken it
   input  qpc_record_t      old_i,
-  output logic             old_valid_o,    // strobe
+  output logic             old_valid_o,    // until it is taken
   output logic [23:0]      old_qpn_o,
+  output logic [QpW-1:0]   old_line_o,
   output qpc_record_t      old_o,
   output logic             filled_valid_o, // a QP in ERR, SQE or SQD has its line
   input  logic             filled_ready_i,
@@ -74,8 +76,9 @@ module hca_line_swap
   assign row_line_o = want_q.qpn[QpW-1:0];
   assign mine       = row_i.busy && row_i.slot == place_slot_i;
 
-  // Nothing is taken that might have to wait for firmware, which may wait until nothing is under way.
-  assign takes = load_q == LdFull && (state_q == SwIdle || leaves) && !hold_i && !store_busy_i && !old_valid_o
+  // Nothing is taken that might have to wait for firmware, which may wait until nothing is under way, or for the host:
+  // of what holders were one may wait beside that which is being written.
+  assign takes = load_q == LdFull && (state_q == SwIdle || leaves) && !hold_i && !(store_busy_i && old_valid_o)
                  && !filled_valid_o && !fills;
 
   // What is over: the row is written, and who wanted it goes on, when there is room for that.
@@ -86,6 +89,7 @@ module hca_line_swap
                         && !fin_valid_o && row_ready_i;
   assign fills        = hands && filled_q;
   assign place_take_o = takes;
+  assign place_ahead_o = load_q inside {LdLoad, LdFull};
   assign later        = state_q == SwRefused || (state_q == SwDrop && !row_q.busy);
 
   always_comb begin
@@ -169,15 +173,18 @@ module hca_line_swap
     if (state_q == SwOffer) begin
       pend_q           <= '1;
       pend_q[RxCtrl]   <= 1'b0;
-      old_o            <= old_i;
-      old_o.has_record <= 1'b1;
       filled_q         <= qpc.state inside {QpsErr, QpsSqe, QpsSqd};
     end else if (state_q == SwSpread) begin
       pend_q <= pend;
     end
     if (rst_i) old_valid_o <= 1'b0;
-    else old_valid_o <= state_q == SwOffer && state_d == SwSpread && row_q.who.valid;
+    else old_valid_o <= (state_q == SwOffer && state_d == SwSpread && row_q.who.valid) || (old_valid_o && store_busy_i);
+    if (!old_valid_o) begin
+      old_o            <= old_i;
+      old_o.has_record <= 1'b1;
+      old_qpn_o        <= row_q.who.qpn;
+      old_line_o       <= row_line_o;
+    end
   end
-  assign old_qpn_o = row_q.who.qpn;
 
 endmodule

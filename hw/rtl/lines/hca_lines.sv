@@ -88,18 +88,19 @@ module hca_lines
 
   state_e            state_q, state_d;
   line_want_t        want, want_q, next, swap_want, out_q;
-  logic              next_valid, takes, can_take, swap_valid, swap_dead, swap_take, out_valid_q, out_free;
-  logic              begin_valid, begin_ready, begun_q, store_busy, requeue, fw_set_q, fw_sets, set_q, fw_spoils;
+  logic              next_valid, takes, can_take, swap_valid, swap_dead, swap_take, swap_ahead, out_valid_q, out_free;
+  logic              begin_valid, begin_ready, begun_q, store_busy, store_here_q, requeue, fw_set_q, fw_sets, set_q,
+                     fw_spoils, fresh_en_q;
   line_slot_t        begin_slot, swap_slot;
   logic [1:0]        swap_beat;
   beat_t             swap_data;
   logic [$clog2(Again):0]  again_count;
   logic [$clog2(Drains):0] drain_count;
   logic              drains, drains_q, requeue_q, later_drains, later_drains_q, drain_room;
-  logic [QpW-1:0]    line, line_q, scrub_q;
+  logic [QpW-1:0]    line, line_q, scrub_q, store_line, old_line;
   line_row_t         row_ram, row, row_q, row_new;
-  logic              row_we, row_re, row_first_q, same, due, overdue, tells;
-  line_since_t       since, stayed;
+  logic              row_we, row_re, same, same_qpn, due, overdue, tells, since_above, since_below, since_around_q;
+  line_since_t       since, since_q, since_low_q, stayed;
   line_shut_t        shut;
   // hca_line_swap's.
   logic              over_idle, over_free, over_read, over_we, over_taken, fin_valid, fin_take, fin_hears, fin_tells,
@@ -117,6 +118,10 @@ module hca_lines
   assign unused_in = ^{now_i, cfg_i};
   assign since     = now_i[8+:$bits(line_since_t)];
 
+  function automatic logic less(line_since_t a, line_since_t b);
+    return 1'((($bits(line_since_t) + 1)'(a) - ($bits(line_since_t) + 1)'(b)) >> $bits(line_since_t));
+  endfunction
+
   // ---- Who wants a line --------------------------------------------------------------------------------
   // Firmware parks nothing, whatever it writes.
   line_want_t fw_want;
@@ -133,9 +138,10 @@ module hca_lines
     .fw_valid_i(cfg_i.want_go), .fw_room_o(room_o), .fw_i(fw_want),
     .again_valid_i(requeue_q), .again_drains_i(later_drains_q), .again_i(want_q),
     .again_count_o(again_count), .drain_count_o(drain_count),
-    .fresh_en_i(again_count < ($bits(again_count))'(Again - Drains - Slots - 4)),
+    .fresh_en_i(fresh_en_q),
     .out_valid_o(next_valid), .out_ready_i(takes), .out_drains_o(drains), .out_o(next)
   );
+  always_ff @(posedge clk_i) fresh_en_q <= again_count < ($bits(again_count))'(Again - Drains - Slots - 5);
   assign drain_room = drain_count < ($bits(drain_count))'(Drains - Slots - 4);
 
   // ---- Places --------------------------------------------------------------------------------------------
@@ -145,8 +151,8 @@ module hca_lines
     .req_valid_o(rd_req_valid_o), .req_ready_i(rd_req_ready_i), .req_o(rd_req_o),
     .rsp_valid_i(rd_rsp_valid_i), .rsp_ready_o(rd_rsp_ready_o), .rsp_i(rd_rsp_i),
     .door_free_i, .fence_start_o, .fence_busy_i,
-    .swap_valid_o(swap_valid), .swap_slot_o(swap_slot), .swap_o(swap_want), .swap_dead_o(swap_dead),
-    .swap_beat_i(swap_beat), .swap_data_o(swap_data), .swap_take_i(swap_take)
+    .swap_ahead_i(swap_ahead), .swap_valid_o(swap_valid), .swap_slot_o(swap_slot), .swap_o(swap_want),
+    .swap_dead_o(swap_dead), .swap_beat_i(swap_beat), .swap_data_o(swap_data), .swap_take_i(swap_take)
   );
 
   // ---- Lines -----------------------------------------------------------------------------------------------
@@ -157,20 +163,23 @@ module hca_lines
     .rdata_o(row_ram)
   );
 
-  assign row     = row_first_q ? row_ram : row_q;
-  assign same    = row.who.valid && row.who.qpn == want_q.qpn;
-  assign stayed  = since - row.since;
-  assign due     = stayed >= ($bits(line_since_t))'(Stay);
-  assign overdue = row.drain && stayed >= ($bits(line_since_t))'(StayBusy);
+  // Out of the RAM in the first state behind StIdle, out of a register behind that.
+  assign row     = (state_q inside {StRow, StFw, StLater}) ? row_ram : row_q;
+  hca_same #(.Width(24)) u_same (.a_i(row_ram.who.qpn), .b_i(want_q.qpn), .same_o(same_qpn));
+  assign same    = row_ram.who.valid && same_qpn;
+  // Since when a holder has not stayed long enough: a window of times, by carries.
+  assign due     = since_around_q ? !since_above && !since_below : !since_above || !since_below;
+  assign {since_above, since_below} = {!less(row_ram.since, since_low_q), !less(since_q, row_ram.since)};
+  assign stayed  = since - row_q.since;
+  assign overdue = row_q.drain && stayed >= ($bits(line_since_t))'(StayBusy);
 
-  // A further one, if there is room for an event; there is for all that may have to come again. A read is begun behind
-  // all writes to context memory.
+  // A further one, if there is room for an event; there is for all that may have to come again.
   assign can_take = cfg_i.enable && next_valid && !ev_valid_q;
 
   // Firmware's changes: only while held.
   assign fw_sets        = cfg_i.set_go || set_q;
   assign over_free      = over_idle && !over_read;
-  assign record_ready_o = state_q == StIdle && over_free && !store_busy && record_valid_i && !fw_sets;
+  assign record_ready_o = state_q == StIdle && over_free && !store_busy && !old_valid && record_valid_i && !fw_sets;
   assign fw_spoils      = state_q == StIdle && over_free && (record_ready_o || fw_sets);
   assign held_o         = cfg_i.hold && state_q == StIdle && over_idle && !fin_valid && !out_valid_q && !begun_q
                           && !fw_spoils;
@@ -189,7 +198,7 @@ module hca_lines
     end
   end
   assign row_re = state_q == StIdle;
-  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_waits && !cfg_i.hold && can_take && !store_busy;
+  assign takes  = state_q == StIdle && !over_read && !fw_spoils && !fin_waits && !cfg_i.hold && can_take;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StIdle) begin
@@ -198,11 +207,13 @@ module hca_lines
       fw_set_q <= fw_sets;
       drains_q <= drains;
     end
-    row_first_q <= state_q == StIdle;
+    since_q        <= since;
+    since_low_q    <= since - ($bits(line_since_t))'(Stay - 1);
+    since_around_q <= since < ($bits(line_since_t))'(Stay - 1);
     // want_q stands a cycle longer.
     requeue_q      <= requeue && !rst_i;
     later_drains_q <= later_drains;
-    if (row_first_q) row_q <= row_ram;
+    if (state_q == StRow) row_q <= row_ram;
     if (state_q == StDrain) row_q <= row_new;
     if (rst_i) set_q <= 1'b0;
     else set_q <= fw_sets && !fw_spoils;
@@ -259,13 +270,13 @@ module hca_lines
       StRow: begin
         state_d      = StIdle;
         later_drains = 1'b0;
-        if (row.busy || (row.drain && (same ? want_q.kind != MissFill : !drains_q))) requeue = 1'b1;
+        if (row_ram.busy || (row_ram.drain && (same ? want_q.kind != MissFill : !drains_q))) requeue = 1'b1;
         else if (same && is_dropped(want_q)) state_d = StAsk;
         else if (same) state_d = (want_q.kind == MissFill) ? StIdle : StAgain;
-        else if (!row.who.valid) state_d = StBegin;
-        else if (!row.who.may_rest && is_parked(want_q)) state_d = StAgain;   // it misses once more, and is dropped
-        else if (!row.who.may_rest) tells = 1'b1;
-        else if (row.drain) state_d = StSee;
+        else if (!row_ram.who.valid) state_d = StBegin;
+        else if (!row_ram.who.may_rest && is_parked(want_q)) state_d = StAgain;   // it misses once more, and is dropped
+        else if (!row_ram.who.may_rest) tells = 1'b1;
+        else if (row_ram.drain) state_d = StSee;
         else if (due && drain_room) state_d = StDrain;
         else requeue = 1'b1;
       end
@@ -322,7 +333,12 @@ module hca_lines
     end
   end
 
-  assign begin_valid   = state_q == StBegin && !store_busy;
+  // What a QP was is read behind what was written of it: whoever is in its line now may just have been taken from it.
+  // None begins to be written meanwhile, for this line is not handed over.
+  always_ff @(posedge clk_i) begin
+    store_here_q <= (old_valid && old_line == line_q) || (store_busy && store_line == line_q);
+  end
+  assign begin_valid   = state_q == StBegin && !store_here_q;
   assign look_valid_o  = state_q inside {StLook, StAsk};
   assign look_asks_o   = state_q == StAsk;
   assign look_line_o   = line_q;
@@ -335,18 +351,20 @@ module hca_lines
   hca_line_swap #(.Sinks(Sinks), .RxCtrl(RxCtrl), .Door(Door)) u_swap (
     .clk_i, .rst_i, .since_i(since), .hold_i(cfg_i.hold || state_q == StScrub), .store_busy_i(store_busy),
     .place_valid_i(swap_valid), .place_slot_i(swap_slot), .place_i(swap_want), .place_dead_i(swap_dead),
-    .place_beat_o(swap_beat), .place_data_i(swap_data), .place_take_o(swap_take),
+    .place_beat_o(swap_beat), .place_data_i(swap_data), .place_take_o(swap_take), .place_ahead_o(swap_ahead),
     .idle_o(over_idle), .row_re_o(over_read), .row_re_line_o(over_re_line), .row_i(row_ram), .row_line_o(over_line),
     .row_valid_o(over_we), .row_ready_i(over_taken), .row_o(over_row), .shut_o(over_shut),
     .fin_valid_o(fin_valid), .fin_ready_i(fin_take), .fin_o(fin),
     .qpc_valid_o, .qpc_ready_i, .qpc_o, .quiet_i, .old_i, .old_valid_o(old_valid), .old_qpn_o(old_qpn),
+    .old_line_o(old_line),
     .old_o(old), .filled_valid_o(filled_valid), .filled_ready_i(filled_ready), .filled_qpn_o(filled_qpn)
   );
 
   hca_line_store u_store (
     .clk_i, .rst_i, .base_i(cfg_i.base), .index_bits_i(cfg_i.index_bits),
-    .old_valid_i(old_valid), .old_qpn_i(old_qpn), .old_i(old),
-    .record_valid_i(record_ready_o), .record_i, .busy_o(store_busy), .wr_valid_o, .wr_ready_i, .wr_o
+    .old_valid_i(old_valid), .old_qpn_i(old_qpn), .old_line_i(old_line), .old_i(old),
+    .record_valid_i(record_ready_o), .record_i, .busy_o(store_busy), .line_o(store_line),
+    .wr_valid_o, .wr_ready_i, .wr_o
   );
 
   // ---- Firmware --------------------------------------------------------------------------------------------

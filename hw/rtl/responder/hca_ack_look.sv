@@ -7,7 +7,8 @@ module hca_ack_look
 (
   input  logic        clk_i,
   input  logic        start_i,
-  input  ack_job_t    job_i,
+  input  ack_job_t    now_job_i,     // with start_i
+  input  ack_job_t    job_i,         // the same behind it
   input  ack_st_t     first_i,
   input  hw_mark_t    now_mark_i,    // with start_i
   input  logic        now_dead_i,
@@ -65,28 +66,28 @@ module hca_ack_look
 
   // ---- A local error: distances from the oldest WQE ------------------------------------------------------
   wqe_idx_t late_by, pend_by;
-  assign late_by = job_i.wqe_index - first_i.una_wqe;
+  assign late_by = now_job_i.wqe_index - first_i.una_wqe;
   assign pend_by = first_i.pend_wqe - first_i.una_wqe;
 
   // ---- A NAK that names what is missing --------------------------------------------------------------
   // Until something has come that was sent behind what was sent again, that may be on its way: no second time. Its PSN
   // is the oldest unacknowledged one when all before it has been walked.
   logic [15:0] since;
-  assign since = job_i.few.seen - first_i.marks[15:0] - AgainSlack;
+  assign since = now_job_i.few.seen - first_i.marks[15:0] - AgainSlack;
 
   always_ff @(posedge clk_i) begin
     if (start_i) begin
       idle_o    <= first_i.una_psn == now_mark_i.psn;
-      waits_o   <= job_i.kind == AjSqError && !job_i.from_exec && !now_dead_i && !late_by[WqeIndexBits-1]
+      waits_o   <= now_job_i.kind == AjSqError && !now_job_i.from_exec && !now_dead_i && !late_by[WqeIndexBits-1]
                    && (!first_i.pend_valid || late_by < pend_by);
       is_here_o <= late_by == '0;
-      said_o    <= ack_said(job_i, now_ctx_i.is_xrc);
-      few_o     <= job_i.kind == AjAck && job_i.syndrome == NakSelective && now_ctx_i.selective
-                   && job_i.few.missing != '0 && (!few_open(few_of(first_i), job_i.psn) || !since[15]);
+      said_o    <= ack_said(now_job_i, now_ctx_i.is_xrc);
+      few_o     <= now_job_i.kind == AjAck && now_job_i.syndrome == NakSelective && now_ctx_i.selective
+                   && now_job_i.few.missing != '0 && (!few_open(few_of(first_i), now_job_i.psn) || !since[15]);
     end
   end
 
   logic unused_in;
-  assign unused_in = ^{job_i, first_i, now_mark_i, now_ctx_i, ctx_i, rxd_i, row_i, st_i, since, carries[31]};
+  assign unused_in = ^{now_job_i, job_i, first_i, now_mark_i, now_ctx_i, ctx_i, rxd_i, row_i, st_i, since, carries[31]};
 
 endmodule

@@ -1,15 +1,17 @@
 // The requester's receive side for one QP at a time: acknowledges, READ responses, local errors, timeouts.
-// start_i: job, context, state and marks are valid (now_*, st_i); all but st_i stay so until done_o, and from the next
-// cycle on they are there without now_, early. It walks the outstanding message table from the oldest entry (two cycles
-// per completed WQE, at most MaxOutstanding), then acts once; done_o carries the new state. An ACK of nothing else than
-// the end of the WQE it has come to acts there and then. Waits only for item_ready_i. Rules: README.md, table 2.
+// start_i: job, context, state and marks are valid (now_*, st_i); context and marks stay so until done_o, and from
+// the next cycle on they are there without now_, early. With void_i in that cycle the job is none after all. It walks
+// the outstanding message table from the oldest entry (two cycles per completed WQE, at most MaxOutstanding), then acts
+// once; done_o carries the new state. An ACK of nothing else than the end of the WQE it has come to acts there and
+// then. Waits only for item_ready_i. Rules: README.md, table 2.
 module hca_ack_unit
   import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::*;
 (
   input  logic            clk_i,
   input  logic            rst_i,
   input  logic            start_i,
-  input  ack_job_t        job_i,
+  input  ack_job_t        now_job_i,
+  input  logic            void_i,
   input  logic            has_pkt_i,   // the job is a packet: its buffer is freed with the last item
   input  rxd_t            rxd_i,       // it, from the cycle after start_i on
   input  rx_ctx_t         now_ctx_i,   // with start_i
@@ -52,6 +54,7 @@ module hca_ack_unit
   logic [23:0] target_q;  // PSNs before this one are acknowledged
   logic        live_q;    // the packet answers something outstanding
   logic        plain_q;   // an ACK, not a NAK
+  ack_job_t    job_q;
   logic        moved_q, moved_d;
   logic        implied_q, implied_d;  // a READ or atomic inside the range has no data yet: implied NAK
   logic        second_q, second_d;    // second decision: behind a completed READ
@@ -69,13 +72,13 @@ module hca_ack_unit
   // wait for the verdict on its packet.
   logic idles, is_pkt, in_window, plain_ack;
   assign idles     = state_q == StIdle;
-  assign is_pkt    = job_i.kind == AjAck || job_i.kind == AjRead;
-  assign plain_ack = job_i.kind == AjAck && job_i.syndrome[6:5] == 2'b00;
-  assign in_window = psn_within(job_i.psn, st_i.una_psn, now_mark_i.psn);
+  assign is_pkt    = now_job_i.kind == AjAck || now_job_i.kind == AjRead;
+  assign plain_ack = now_job_i.kind == AjAck && now_job_i.syndrome[6:5] == 2'b00;
+  assign in_window = psn_within(now_job_i.psn, st_i.una_psn, now_mark_i.psn);
 
   logic blk_ok, look, advance, over, ends_block;
   assign blk_ok   = idles ? st_i.blk_ok : ack_q.blk_ok;
-  assign look     = start_i || state_q == StRead;
+  assign look     = idles || state_q == StRead;
   assign ends_block = ack_q.una_wqe[MsgRowW-1:0] == '1;
 
   always_comb begin
@@ -95,13 +98,15 @@ module hca_ack_unit
 
   // ---- Walk ----------------------------------------------------------------------------------------
   logic walk_on, row_in, row_read, row_at, pend_here, complete;  // row_read: waits for data, row_at: of an atomic
-  logic at_target, at_pend, row_is_all, all_sent;
-  hca_same #(.Width(24))           u_at_target (.a_i(ack_q.una_psn), .b_i(target_q), .same_o(at_target));
+  logic at_target, at_target_q, at_pend, row_is_all, all_sent;
+  logic [23:0] target;
+  assign target = idles ? now_job_i.psn + 24'(plain_ack) : target_q;
+  hca_same #(.Width(24)) u_at_target (.a_i(idles ? st_i.una_psn : ack_q.una_psn), .b_i(target), .same_o(at_target));
   hca_same #(.Width(24))           u_all_sent (.a_i(ack_q.una_psn), .b_i(mark_i.psn), .same_o(all_sent));
-  hca_same #(.Width(24))           u_row_is_all (.a_i(row_i.last_psn), .b_i(job_i.psn), .same_o(row_is_all));
+  hca_same #(.Width(24))           u_row_is_all (.a_i(row_i.last_psn), .b_i(job_q.psn), .same_o(row_is_all));
   hca_same #(.Width(WqeIndexBits)) u_at_pend (.a_i(ack_q.pend_wqe), .b_i(ack_q.una_wqe), .same_o(at_pend));
 
-  assign walk_on   = live_q && !at_target;
+  assign walk_on   = live_q && !void_i && !at_target_q;   // which it has come to is compared a cycle before
   assign row_in    = psn_within(row_i.last_psn, ack_q.una_psn, target_q);
   assign row_read  = row_i.answered;
   assign row_at    = is_atomic(row_i.opcode);
@@ -119,16 +124,18 @@ module hca_ack_unit
   logic [23:0]          between_q, into_q, row_rest;
 
   always_ff @(posedge clk_i) begin
-    if (idles || state_q == StRead) between_q <= job_i.psn + ~(idles ? st_i.una_psn : ack_q.una_psn);
-    if (idles || state_q == StRead) into_q <= job_i.psn - (idles ? st_i.una_first_psn : ack_q.una_first_psn);
-    else if (seek) into_q <= job_i.psn + ~row_i.last_psn;
+    if (idles || state_q == StRead) begin
+      between_q <= (idles ? now_job_i.psn : job_q.psn) + ~(idles ? st_i.una_psn : ack_q.una_psn);
+      into_q    <= (idles ? now_job_i.psn : job_q.psn) - (idles ? st_i.una_first_psn : ack_q.una_first_psn);
+    end else if (seek) into_q <= job_q.psn + ~row_i.last_psn;
   end
 
-  assign selects = ctx_i.selective && said.read && job_i.rd_opcode && live_q && !second_q;
+  assign selects = ctx_i.selective && said.read && job_q.rd_opcode && live_q && !second_q;
   assign holds   = marks_of(ack_q) != '0;
 
   hca_read_ahead u_read_ahead (
-    .clk_i, .look_i(state_q == StLook), .st_i(ack_q), .between_i(between_q), .rest_i(row_rest), .row_i,
+    .clk_i, .look_i(state_q == StLook), .early_i(marks_of(idles ? st_i : ack_q)), .st_i(ack_q),
+    .between_i(between_q), .rest_i(row_rest), .row_i,
     .seek_i(state_q == StSeek), .into_i(into_q), .map_i(state_q == StSeekMap), .blk_i,
     .seek_o(seek), .found_o(finds), .wqe_o(at_wqe), .blk_o(at_blk),
     .asks_o(asks_more), .hole_o(hole), .with_o(with_it), .passed_o(passed),
@@ -147,7 +154,7 @@ module hca_ack_unit
   logic    late, same_dry, next_dry, same_news, tells, probes;
 
   hca_ack_credits u_credits (
-    .clk_i, .start_i(idles), .job_i, .first_i(st_i), .mark_i(now_mark_i.psn), .step_i(advance), .st_i(ack_q),
+    .clk_i, .start_i(idles), .job_i(now_job_i), .first_i(st_i), .mark_i(now_mark_i.psn), .step_i(advance), .st_i(ack_q),
     .late_o(late), .same_dry_o(same_dry), .same_o(same_credit), .same_news_o(same_news),
     .next_dry_o(next_dry), .next_o(next_credit)
   );
@@ -195,8 +202,8 @@ module hca_ack_unit
   hca_same #(.Width(24)) u_behind_all (.a_i(behind_psn), .b_i(mark_i.psn), .same_o(behind_all));
 
   hca_ack_look u_look (
-    .clk_i, .start_i(idles), .job_i, .first_i(st_i), .now_mark_i, .now_dead_i, .now_ctx_i, .ctx_i, .rxd_i,
-    .row_i, .st_i(ack_q), .into_i(into_q), .row_in_i(row_in), .good_o(rd_good),
+    .clk_i, .start_i(idles), .now_job_i, .job_i(job_q), .first_i(st_i), .now_mark_i, .now_dead_i, .now_ctx_i, .ctx_i,
+    .rxd_i, .row_i, .st_i(ack_q), .into_i(into_q), .row_in_i(row_in), .good_o(rd_good),
     .offset_o(rd_offset), .rest_o(row_rest), .rest_none_o(rest_none), .row_in_o(row_was_in),
     .idle_o(idle), .waits_o(waits), .is_here_o(is_here), .few_o(few), .said_o(said)
   );
@@ -214,8 +221,8 @@ module hca_ack_unit
     end
     if (waits) begin
       base.pend_valid  = 1'b1;
-      base.pend_wqe    = job_i.wqe_index;
-      base.pend_status = job_i.status;
+      base.pend_wqe    = job_q.wqe_index;
+      base.pend_status = job_q.status;
     end
   end
 
@@ -255,13 +262,13 @@ module hca_ack_unit
   assign fail       = pend_ends || refused || bad || rnr_spent || (spent && !ctx_i.is_armed);
 
   always_comb begin
-    fail_syndrome = pend_ends ? '0 : job_i.syndrome;
+    fail_syndrome = pend_ends ? '0 : job_q.syndrome;
     if (pend_ends) fail_status = base.pend_status;
     else if (rnr_spent) fail_status = WcRnrRetryExcErr;
     else if (spent && !ctx_i.is_armed) fail_status = WcRetryExcErr;
     else if (bad) fail_status = WcBadRespErr;
-    else if (refused) fail_status = nak_status(job_i.syndrome);
-    else fail_status = job_i.status;
+    else if (refused) fail_status = nak_status(job_q.syndrome);
+    else fail_status = job_q.status;
   end
 
   logic resend, few_again;  // ask the requester to start again; some packets alone
@@ -317,13 +324,13 @@ module hca_ack_unit
       if (paid) end_st.retry_left = base.retry_left - 3'd1;
       if (few_again || end_st.few_on) begin
         end_st.few_on = few_again;
-        end_st.marks  = few_again ? AheadPsns'({base.una_psn[15:0] + 16'(job_i.few.missing), mark_i.psn[15:0]}) : '0;
+        end_st.marks  = few_again ? AheadPsns'({base.una_psn[15:0] + 16'(job_q.few.missing), mark_i.psn[15:0]}) : '0;
       end
     end
     if (places) {end_st.few_on, end_st.marks} = {1'b0, with_it};
     if (rnr) begin
       end_st.rnr_wait = 1'b1;
-      end_st.rnr_code = job_i.syndrome[4:0];
+      end_st.rnr_code = job_q.syndrome[4:0];
       end_st.gen      = base.gen + 2'd1;
       if (base.rnr_left != 3'd7) end_st.rnr_left = base.rnr_left - 3'd1;
     end
@@ -339,7 +346,7 @@ module hca_ack_unit
       end_st.blk_ok  = base.blk_ok && !ends_block;
     end
     if (fail) end_st.una_wqe = base.una_wqe + 1'b1;
-    if (back) end_st.una_wqe = job_i.wqe_index + 1'b1;
+    if (back) end_st.una_wqe = job_q.wqe_index + 1'b1;
     if (fail || back) begin  // what it has of the table comes back with its next life
       dead_o          = 1'b1;
       end_st.pend_valid = 1'b0;
@@ -353,17 +360,17 @@ module hca_ack_unit
 
   assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || path_fails || fail || back
                                  || retire || probes || (tells && same_news));
-  assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
+  assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_q.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done,
-                         again: !resend ? '0 : few_again ? job_i.few.missing : places ? hole : again ? rest_hole : '0,
+                         again: !resend ? '0 : few_again ? job_q.few.missing : places ? hole : again ? rest_hole : '0,
                          credit: st_o.credit};
   // Who is dead already drains nothing; who dies now is told of, whatever has ended.
   assign ev_valid_o  = done_o && (path_fails || (!dead_i && (fail || back || (wants && all_over))));
   assign ev_o        = '{kind: path_fails ? HwEventPathFailed : drained ? HwEventSqDrained : HwEventQpError,
-                         func: ctx_i.func, qpn: job_i.qpn,
+                         func: ctx_i.func, qpn: job_q.qpn,
                          who: (pend_ends || back) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
-                         syndrome: fail_syndrome, status: back ? job_i.status : fail_status};
+                         syndrome: fail_syndrome, status: back ? job_q.status : fail_status};
 
   // ---- Items ---------------------------------------------------------------------------------------
   assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_i.signaled);
@@ -381,8 +388,8 @@ module hca_ack_unit
     .at_end_i(at_end), .deliver_i(deliver), .places_i(places), .row_at_i(row_at), .row_ends_i(row_ends),
     .complete_i(complete), .passes_i(passes_q), .retire_i(retire), .back_i(back), .fail_i(fail),
     .frees_i(has_pkt_i && (swift || (at_end && !second_q))), .fail_status_i(fail_status),
-    .fail_syndrome_i(fail_syndrome), .job_i, .rxd_i, .ctx_i, .row_i, .una_wqe_i(ack_q.una_wqe), .at_wqe_i(at_wqe),
-    .offset_i(rd_offset), .list_bytes_i(wqe_bytes(ctx_i.sq_log_stride)), .item_o
+    .fail_syndrome_i(fail_syndrome), .job_i(job_q), .rxd_i, .ctx_i, .row_i, .una_wqe_i(ack_q.una_wqe),
+    .at_wqe_i(at_wqe), .offset_i(rd_offset), .list_bytes_i(wqe_bytes(ctx_i.sq_log_stride)), .item_o
   );
 
   // ---- State ---------------------------------------------------------------------------------------
@@ -395,7 +402,7 @@ module hca_ack_unit
     {looked_d, passes_d, found_d} = {looked_q, passes_q, found_q};
     unique case (state_q)
       StIdle: begin
-        if (start_i) state_d = (!is_pkt && job_i.kind != AjMwDone) ? StEnd : blk_ok ? StWalk : StMap;
+        if (start_i) state_d = (!is_pkt && now_job_i.kind != AjMwDone) ? StEnd : blk_ok ? StWalk : StMap;
         ack_d = st_i;
         {moved_d, implied_d, second_d, looked_d, passes_d, found_d} = '0;
       end
@@ -451,7 +458,7 @@ module hca_ack_unit
   end
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) state_q <= StIdle;
+    if (rst_i || void_i) state_q <= StIdle;
     else state_q <= state_d;
     ack_q     <= ack_d;
     moved_q   <= moved_d;
@@ -459,12 +466,14 @@ module hca_ack_unit
     second_q  <= second_d;
     {looked_q, passes_q, found_q} <= {looked_d, passes_d, found_d};
     if (state_q == StEnd && passes_d && !passes_q) target_q <= behind_psn;
+    at_target_q <= at_target;
     if (idles) begin
-      target_q <= plain_ack ? job_i.psn + 24'd1 : job_i.psn;
+      job_q    <= now_job_i;
+      target_q <= target;
       plain_q  <= plain_ack;
       // Reserved syndromes answer nothing.
       live_q   <= in_window && is_pkt
-                  && (job_i.kind == AjRead || (!job_i.syndrome[7] && job_i.syndrome[6:5] != 2'b10));
+                  && (now_job_i.kind == AjRead || (!now_job_i.syndrome[7] && now_job_i.syndrome[6:5] != 2'b10));
     end
   end
 

@@ -1,6 +1,6 @@
 // READ data behind a gap, of a QP with selective repeat: what hca_ack_unit knows of it, one cycle behind look_i, and
-// what it asks for. Marks, oldest PSN and response are what they were in the cycle before look_i: they are searched
-// then.
+// what it asks for. Marks are what they were two cycles before look_i (early_i: they are searched from then on), oldest
+// PSN and response what they were one cycle before it.
 //
 // The ordering rule (decision 0071). READs that have not completed may reach memory in any order, also those to the
 // same bytes; each packet goes there once, before its READ completes, and completions come in the order of the WQEs. So
@@ -16,6 +16,7 @@ module hca_read_ahead
 (
   input  logic                 clk_i,
   input  logic                 look_i,
+  input  logic [AheadPsns-1:0] early_i,    // marks of st_i in the next cycle
   input  ack_st_t              st_i,
   input  logic [23:0]          between_i,  // PSNs between the oldest one and the response's
   input  logic [23:0]          rest_i,     // with look_i: PSNs of the oldest WQE behind the oldest one
@@ -63,8 +64,8 @@ module hca_read_ahead
   assign seek_o  = seek_i && fits_q && row_i.opcode == WrOpRdmaRead && !in_row;
 
   hca_resp_ahead u_ahead (
-    .marks_i(marks_of(st_i)), .between_i, .near_o(near), .known_o(known), .leads_o(found_d.leads),
-    .first_o(found_d.first), .passed_o(found_d.passed), .hole_o(found_d.hole)
+    .clk_i, .early_i, .marks_i(marks_of(st_i)), .between_i, .near_o(near), .known_o(known),
+    .leads_o(found_d.leads), .first_o(found_d.first), .passed_o(found_d.passed), .hole_o(found_d.hole)
   );
 
   assign found_d.fits  = near && !known;

@@ -111,6 +111,8 @@ module hca_resp_check
   assign late_o    = searches || now_ctx_i.is_xrc;
 
   hca_resp_ahead u_ahead (
+    .clk_i,
+    .early_i  (now_st_i.wr_va),
     .marks_i  (st_i.wr_va),
     .between_i(between_q),
     .near_o   (marks_d.reached), .known_o(marks_d.known), .leads_o(marks_d.leads), .first_o(marks_d.first),

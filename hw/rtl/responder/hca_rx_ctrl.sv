@@ -102,7 +102,7 @@ module hca_rx_ctrl
   logic [QpW-1:0] qpn_q, qpn_d, news_qpn;
   rx_msg_t        msg_q;
   rxd_t           pkt_q;    // behind StRead: the packet
-  logic           drop_q, qpc_look, look_q, qpc_waits, refuses;
+  logic           drop_q, voids, qpc_look, look_q, qpc_waits, refuses;  // voids: it is an answer
 
   rx_ctx_t        ctx, ctx_new, kept_ctx;   // kept: behind StRead, out of registers
 
@@ -160,7 +160,7 @@ module hca_rx_ctrl
   assign inner_waits = msg_valid || flush_valid;
   assign inner      = inner_turn_q || !rxd_valid_i;
   // Beside the end of a packet's job, which writes the state of its QP: a packet of another one, if it has its turn.
-  assign ends       = state_q == StResp || (state_q == StAck && ack_done && job_q == JobPkt);
+  assign ends       = state_q == StResp || (state_q == StAck && ack_done && job_q == JobPkt) || voids;
   assign beside     = ends && rxd_valid_i && !qpc_waits && !(inner_turn_q && inner_waits)
                       && rxd_i.dest_qpn[QpW-1:0] != qpn_q;
   assign qpc_waits  = qpc_wr_valid_i || look_valid_i;
@@ -334,19 +334,19 @@ module hca_rx_ctrl
   ack_st_t     ack_new;
   rx_ev_t      ack_ev, look_ev;
 
-  assign ack_job    = (job_q == JobMsg) ? ack_job_of_msg(qpn_q, msg_q)
-                                        : ack_job_of_packet(qpn_q, (state_q == StRead) ? rxd_i : pkt_q);
+  assign ack_job    = (job_q == JobMsg) ? ack_job_of_msg(qpn_q, msg_q) : ack_job_of_packet(qpn_q, rxd_i);
   assign msg_to_ack = msg_is_for_ack(msg_q.msg, ctx, st);
-  assign ack_start = state_q == StRead
-                     && ((job_q == JobPkt && is_answer && pkt_ok)
-                         || (job_q == JobMsg && msg_to_ack));
+  // The verdict on an answer comes too late for the state: of one that is dropped the unit does nothing.
+  assign ack_start = state_q == StRead && ((job_q == JobPkt && is_answer) || (job_q == JobMsg && msg_to_ack));
+  assign voids     = state_q == StAck && job_q == JobPkt && drop_q;
 
   assign timed_out = ack_start && ack_job.kind == AjTimeout;
   hca_ack_unit u_ack_unit (
     .clk_i,
     .rst_i,
     .start_i     (ack_start),
-    .job_i       (ack_job),
+    .now_job_i   (ack_job),
+    .void_i      (voids),
     .has_pkt_i   (job_q == JobPkt),
     .rxd_i       (pkt_q),
     .now_ctx_i   (ctx), .now_dead_i(st.sq_dead), .now_mark_i(mark), .st_i(st.ack),
@@ -402,7 +402,7 @@ module hca_rx_ctrl
         else if (job_q == JobMsg && msg_q.msg.kind inside {MsgRqError, MsgReqError, MsgInvDone}) state_d = StMsg;
       end
       StLate:  state_d = StResp;
-      StAck:   if (ack_done) state_d = pick ? StRead : StIdle;
+      StAck:   if (ack_done || voids) state_d = pick ? StRead : StIdle;
       StFlush: if (flush_done) state_d = StIdle;
       default: state_d = StIdle;  // StMsg, StTell: one cycle
     endcase
@@ -455,7 +455,7 @@ module hca_rx_ctrl
                     status: (msg_q.msg.status == '0) ? WcRemAccessErr : msg_q.msg.status};
 
   hca_rx_own u_own (
-    .drops_i    (state_q == StResp), .pkt_i(pkt_q),
+    .drops_i    (state_q == StResp || voids), .pkt_i(pkt_q),
     .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
     // What they say does not wait for whether they are pushed.
     .leaves_i   (leaving), .asks_i(at_qpc && (look_q || qpc_wr_i.qpc.asks_again)), .tells_i(state_q == StTell),
@@ -466,11 +466,11 @@ module hca_rx_ctrl
   assign asks      = (qpc_apply && qpc_wr_i.qpc.asks_again)
                      || (look_done_o && look_asks_i && kept_ctx.rx_ok && !kept_st.dead
                          && !kept_st.resp.nak_sent);
-  assign item_push = (state_q == StResp && !parked_q) || leaves || asks || (state_q == StTell && credits != '0)
+  assign item_push = (state_q == StResp && !parked_q) || voids || leaves || asks || (state_q == StTell && credits != '0)
                      || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);
-  assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : (state_q == StMsg && is_inv) ? inv_item
-                     : own_item;
+  assign item      = resp_act ? resp_item : (state_q == StAck && !voids) ? ack_item
+                     : (state_q == StMsg && is_inv) ? inv_item : own_item;
   assign list      = (state_q == StAck) ? ack_list : resp_list;
 
   hca_rx_look_ev u_look_ev (

@@ -1,8 +1,8 @@
 // Output queues of hca_rx_ctrl, each behind a register, for what a job pushes is known late. An item that
 // needs a list pushes its fetch with it. The event queue has one place per QP and more: QP_ERROR and COMM_EST happen
 // once per life of a QP, so receive never waits for firmware; ev_spare_o tells when there is room for an event that may
-// be left out. room_o: for all that a job pushes, beside what comes in this cycle and in the one before; items beyond
-// the first of a job wait for item_ready_o.
+// be left out. room_o: for all that a job pushes, beside what comes in this cycle and in the three before; items beyond
+// the first of a job wait for item_ready_o. Both, and ev_spare_o, are of a cycle ago, out of registers.
 module hca_rx_out
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -35,7 +35,7 @@ module hca_rx_out
 );
 
   localparam int unsigned Items   = 64;  // so many receive WQEs on their way: a PCIe read takes as long as 40 SENDs
-  localparam int unsigned Upds    = 8;
+  localparam int unsigned Upds    = 16;
   localparam int unsigned EvSpare = 64;
 
   rx_ev_t                   ev;
@@ -46,8 +46,12 @@ module hca_rx_out
   logic [$clog2(EventRows):0] ev_count;
 
   assign unused_ready = ^{in_ready, list_ready, upd_ready, ev_ready};
-  assign room_o = item_count < ($clog2(Items) + 1)'(Items - 2) && list_count < ($clog2(Items) + 1)'(Items - 2)
-                  && upd_count < ($clog2(Upds) + 1)'(Upds - 2) && ev_count < ($clog2(EventRows) + 1)'(EventRows - 2);
+  always_ff @(posedge clk_i) begin
+    room_o       <= item_count < ($clog2(Items) + 1)'(Items - 5) && list_count < ($clog2(Items) + 1)'(Items - 5)
+                    && upd_count < ($clog2(Upds) + 1)'(Upds - 5) && ev_count < ($clog2(EventRows) + 1)'(EventRows - 5);
+    item_ready_o <= item_count < ($clog2(Items) + 1)'(Items - 2) && list_count < ($clog2(Items) + 1)'(Items - 2);
+    ev_spare_o   <= ev_count < ($clog2(EventRows) + 1)'(EvSpare);
+  end
 
   // What is in its register has its place.
   logic        item_valid_q, item_lists_q, upd_valid_q, ev_valid_q, look_valid_q;
@@ -56,7 +60,6 @@ module hca_rx_out
   ack_upd_t    upd_q;
   rx_ev_t      ev_q;
   qp_gen_t     ev_gen_q;
-  assign item_ready_o = item_count < ($clog2(Items) + 1)'(Items - 1) && list_count < ($clog2(Items) + 1)'(Items - 1);
   always_ff @(posedge clk_i) begin
     if (rst_i) {item_valid_q, upd_valid_q, ev_valid_q, look_valid_q} <= '0;
     else {item_valid_q, upd_valid_q, ev_valid_q, look_valid_q} <=
@@ -124,8 +127,6 @@ module hca_rx_out
     .out_o      ({gen, ev}),
     .count_o    (ev_count)
   );
-
-  assign ev_spare_o = ev_count < ($clog2(EventRows) + 1)'(EvSpare);
 
   always_comb begin
     ev_o       = '0;

@@ -72,7 +72,7 @@ module hca_rx_place
   logic [11:0] rest_carries;
   logic [12:0] take, rest;
   logic        skipped, enough, entry_seg, entry_go, entries_over, read_bad;
-  logic        entry_here, entries_last, stays, placed;
+  logic        entry_here, entries_last, goes, stays, placed;
   exec_err_e   err_over;
   logic [4:0]  segs_over;
   logic        stay;     // a datagram's payload goes on in the entry in which its header ends
@@ -93,7 +93,8 @@ module hca_rx_place
   assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped && need_q != '0;
   // What an entry that is skipped does, and one that is not: which one it is comes late.
   assign entry_here = state_q == StEntry && list_valid_i;
-  assign entry_go   = skipped ? entry_here : entry_here && (list_i.err || need_q == '0 || seg_ready_i);
+  assign goes       = entry_here && (list_i.err || need_q == '0 || seg_ready_i);
+  assign entry_go   = skipped ? entry_here : goes;
   // Entries must not run past the fetched bytes; the header was checked, so only a short fetch can do that.
   assign read_bad     = list_i.err || (slot_q == 2'd3 && list_i.last && entries_q != 5'd1);
   assign entries_last = entries_q == 5'd1 || read_bad;
@@ -151,11 +152,19 @@ module hca_rx_place
   assign oldest = rxw_i.wqe_index - (is_response(rxw_i.kind) ? wqe_idx_t'(rxw_i.chk_bytes) : '0);
 
   // ---- Record --------------------------------------------------------------------------------------
+  // What an entry does if it is skipped, suffices, or neither: which of them comes late.
   logic drained, closed;  // closed: the last entry that counts is in the last beat of the fetch
-  assign closed       = entry_go && entries_over && list_i.last;
+  logic closes_skipped, closes_placed, closes_short, plain;
+  assign closes_skipped = entry_here && list_i.last && entries_last;
+  assign closes_placed  = goes && list_i.last && !stays;
+  assign closes_short   = goes && list_i.last && entries_last;
+  assign plain          = direct && (!direct_seg || seg_ready_i);
+  assign closed       = skipped ? closes_skipped : enough ? closes_placed : closes_short;
   assign drained      = closed || (state_q == StDrain && list_valid_i && list_i.last);
-  assign meta_valid_o = (direct && (!direct_seg || seg_ready_i)) || drained;
-  assign rxw_ready_o  = meta_valid_o && meta_ready_i;
+  assign meta_valid_o = plain || drained;
+  assign rxw_ready_o  = (skipped ? closes_skipped && meta_ready_i : enough ? closes_placed && meta_ready_i
+                         : closes_short && meta_ready_i)
+                        || (meta_ready_i && (plain || (state_q == StDrain && list_valid_i && list_i.last)));
   assign list_ready_o = (drained && meta_ready_i) || (state_q == StDrain && !list_i.last)
                         || (entry_go && slot_q == 2'd3 && !entries_over && !stay);
 

@@ -43,9 +43,11 @@ class Lines(MemoryPorts, Parks, Wants):
         self.quiet, self.errors, self.now_step = quiet, errors, now_step
         self.offers_quiet = None      # at the hand-over, if that is another rate
         self.latency, self.knock_rate = (2, 60), 0.4
-        self.drain_limit = 12000 if self.rates["req"] < 0.5 else 3000   # a read that waits costs a turn
+        # A read that waits costs a turn, and so does a hand-over that is refused.
+        self.drain_limit = 12000 if self.rates["req"] < 0.5 else 6000 if quiet < 0.7 else 3000
         self.memory, self.funcs = {}, {}
         self.wants = deque()          # of doorbells and packets, to be offered
+        self.serial = 0               # of the newest one at random
         self.want_rate, self.careless = 0.3, False   # careless: packets come before the last one is in the queue
         self.forget()
 
@@ -377,7 +379,7 @@ class Lines(MemoryPorts, Parks, Wants):
         assert line.shut and line.fenced is True, "before its fence has ended"
         assert not any(item[0] == number for item in self.items), "something is under way of who had it"
         assert self.door is None or self.door[0] != number or self.door[1] is None, "a doorbell is in the door"
-        assert not self.writes, "before writes to context memory"
+        assert len(self.writes) <= 1, "before writes to context memory"
         assert self.wanted(qpn), f"nobody wants {qpn:#x}"
         self.swap, self.swap_line = word, number
 

@@ -14,7 +14,8 @@ def some_qpns(lines, count, generations):
 def random_wants(lines, qpns, count, bad=0.03):
     """Doorbells and packets, some of them for a QP that is another function's, or none at all."""
     rng = lines.rng
-    for serial in range(count):
+    for _ in range(count):
+        lines.serial += 1   # no two doorbells are the same
         qpn = rng.choice(qpns)
         kind, func = rng.choice([SQ, SQ, RQ, ASK]), lines.funcs[qpn]
         if rng.random() < bad and kind != ASK:
@@ -23,7 +24,7 @@ def random_wants(lines, qpns, count, bad=0.03):
             lines.wants.extend([(ASK, 0, qpn, 0)] * rng.randrange(6))
         if rng.random() < bad:
             qpn ^= 1 << rng.randrange(LINE_BITS, 24)
-        lines.wants.append((kind, func if kind != ASK else 0, qpn, serial % (1 << 16) if kind != ASK else 0))
+        lines.wants.append((kind, func if kind != ASK else 0, qpn, lines.serial % (1 << 16) if kind != ASK else 0))
 
 
 async def run(lines, firmware, meddle=0.0):
