@@ -99,8 +99,8 @@ module hca_lines
   logic              drains, drains_q, requeue_q, later_drains, later_drains_q, drain_room;
   logic [QpW-1:0]    line, line_q, scrub_q, store_line, old_line;
   line_row_t         row_ram, row, row_q, row_new;
-  logic              row_we, row_re, same, same_qpn, due, overdue, tells, since_above, since_below, since_around_q;
-  line_since_t       since, since_q, since_low_q, stayed;
+  logic              row_we, row_re, same, same_qpn, due, overdue, tells, since_above, since_below, since_around;
+  line_since_t       since, since_low, stayed;
   line_shut_t        shut;
   // hca_line_swap's.
   logic              over_idle, over_free, over_read, over_we, over_taken, fin_valid, fin_take, fin_hears, fin_tells,
@@ -168,8 +168,10 @@ module hca_lines
   hca_same #(.Width(24)) u_same (.a_i(row_ram.who.qpn), .b_i(want_q.qpn), .same_o(same_qpn));
   assign same    = row_ram.who.valid && same_qpn;
   // Since when a holder has not stayed long enough: a window of times, by carries.
-  assign due     = since_around_q ? !since_above && !since_below : !since_above || !since_below;
-  assign {since_above, since_below} = {!less(row_ram.since, since_low_q), !less(since_q, row_ram.since)};
+  assign due     = since_around ? !since_above && !since_below : !since_above || !since_below;
+  assign {since_above, since_below} = {!less(row_ram.since, since_low), !less(since, row_ram.since)};
+  assign since_low    = since - ($bits(line_since_t))'(Stay - 1);
+  assign since_around = since < ($bits(line_since_t))'(Stay - 1);
   assign stayed  = since - row_q.since;
   assign overdue = row_q.drain && stayed >= ($bits(line_since_t))'(StayBusy);
 
@@ -207,9 +209,6 @@ module hca_lines
       fw_set_q <= fw_sets;
       drains_q <= drains;
     end
-    since_q        <= since;
-    since_low_q    <= since - ($bits(line_since_t))'(Stay - 1);
-    since_around_q <= since < ($bits(line_since_t))'(Stay - 1);
     // want_q stands a cycle longer.
     requeue_q      <= requeue && !rst_i;
     later_drains_q <= later_drains;
