@@ -3,7 +3,7 @@
 from lines_defs import ASK, FILL, HOLDER, LINE_BITS, QPC, RTS, WANT
 
 # Nothing on the way to a hold waits for the host: the door, the takers of contexts, and hca_rx_ctrl alone.
-HELD_LIMIT = 400
+HELD_LIMIT = 1000   # what is on its way to the door waits for it, 50 cycles each in the slowest runs
 
 
 class Firmware:
