@@ -25,6 +25,7 @@ hw/rtl/link/hca_vl_arb.sv
 hw/rtl/link/hca_page_pool.sv
 hw/rtl/link/hca_vl_queue.sv
 hw/rtl/link/hca_tx_gate.sv
+hw/rtl/link/hca_tx_head.sv
 hw/rtl/link/hca_tx_credit.sv
 hw/rtl/link/hca_link_tx.sv
 hw/rtl/link/hca_phy_gate.sv

@@ -12,6 +12,8 @@ module fv_vl_queue #(
   input logic                wr_i,
   input logic                wr_ring_i,
   input hca_pkg::mac_t       wr_beat_i,
+  input hca_pkg::tx_round_t  wr_round_i,
+  input hca_pkg::tx_round_t  round_i,
   input logic                pop_i,
   input logic                drop_i,
   input logic                pop_ring_i,
@@ -41,8 +43,8 @@ module fv_vl_queue #(
     .NumVls(1), .PoolBlocks(24), .PageBlocks(2), .RingBlocks(RingBlocks), .RingPkts(RingPkts), .Vl15Blocks(Vl15Blocks),
     .RoomBlocks(RoomBlocks), .Vl15Room(RoomBlocks)
   ) u_dut (
-    .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .room_o(room), .wait_o(shut),
-    .long_o(too_long),
+    .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .wr_round_i, .round_i, .room_o(room),
+    .wait_o(shut), .long_o(too_long), .head_stale_o(),
     .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(blocks_o), .pop_i(Rings'(pop_i) << pop_ring_i),
     .drop_i(Rings'(drop_i) << pop_ring_i), .drop_ring_i(pop_ring_i), .busy_o(busy), .rd_en_i, .rd_ring_i, .hold_o(hold),
     .rd_beat_o(), .fill_o(fill)
@@ -118,17 +120,17 @@ module fv_vl_queue #(
   assign stored     = u_dut.stored_q[0];
   for (genvar i = 0; i < int'(RingPkts); i++) begin : gen_length
     logic [PacketW-1:0] length;
-    assign length = u_dut.u_lengths.mem[pkt_t'(u_dut.rd_pkt_q[0] + pkt_t'(i))];
+    assign length = PacketW'(u_dut.u_lengths.mem[pkt_t'(u_dut.rd_pkt_q[0] + pkt_t'(i))] >> $bits(hca_pkg::tx_round_t));
     assign waiting[i + 1] = waiting[i] + ((i < stored) ? blocks_of(length) : 8'd0);
     always_comb begin
       if (!rst_q && i < stored) h_length: assert (length != '0 && 32'(length) <= RoomBlocks * 64);
     end
   end
 
-  assign in_flight = u_dut.fetched_q[0] ? blocks_of(u_dut.u_lengths.rdata_q) : 8'd0;
-  assign one       = u_dut.gen_head[0].u_head.out_valid_q;
-  assign two       = u_dut.gen_head[0].u_head.skid_valid_q;
-  assign {bytes_1, blocks_1} = u_dut.gen_head[0].u_head.skid_q;
+  assign in_flight = u_dut.fetched_q[0] ? blocks_of(u_dut.fetch_bytes) : 8'd0;
+  assign one       = u_dut.gen_head[0].u_head.head_valid_q;
+  assign two       = u_dut.gen_head[0].u_head.next_valid_q;
+  assign {bytes_1, blocks_1} = {u_dut.gen_head[0].u_head.next_q.bytes, u_dut.gen_head[0].u_head.next_q.blocks};
   assign in_heads  = (one ? blocks_of(head_bytes[0]) : 8'd0) + (two ? blocks_of(bytes_1) : 8'd0);
   assign gen_ring[0].lengths = waiting[RingPkts] + in_flight + in_heads;
 
@@ -146,7 +148,7 @@ module fv_vl_queue #(
       if (two) h_head_1: assert (bytes_1 != '0 && 32'(bytes_1) <= RoomBlocks * 64 &&
                                                     blocks_1 == blocks_of(bytes_1));
       if (u_dut.fetched_q[0])
-        h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
+        h_flight: assert (u_dut.fetch_bytes != '0 && 32'(u_dut.fetch_bytes) <= RoomBlocks * 64);
     end
   end
 

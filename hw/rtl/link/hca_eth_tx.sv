@@ -15,12 +15,14 @@ module hca_eth_tx
   input  logic        in_valid_i,
   output logic        in_ready_o,
   input  mac_t        in_i,
-  input  logic        in_raw_i,       // beside each beat: a frame; its port
+  input  logic        in_raw_i,       // beside each beat: a frame; its port, and its round of sending
   input  logic [PortW-1:0] in_port_i,
+  input  tx_round_t   in_round_i,
   output logic        out_valid_o,
   input  logic        out_ready_i,
   output mac_t        out_o,
-  output logic [PortW-1:0] out_port_o
+  output logic [PortW-1:0] out_port_o,
+  output tx_round_t   out_round_o
 );
 
   localparam int unsigned EthBits = 8 * EthBytes;
@@ -66,7 +68,7 @@ module hca_eth_tx
       out_q.len_bytes <= flush_len_q;
       out_q.data      <= 512'(carry_q);
     end else if (take) begin
-      if (first_q) port_q <= in_port_i;
+      if (first_q) {port_q, out_round_o} <= {in_port_i, in_round_i};
       out_q.last      <= in_i.last && fits;
       out_q.len_bytes <= (in_i.last && fits) ? in_i.len_bytes + 7'(EthBytes) : 7'd64;
       out_q.data      <= {in_i.data[511-EthBits:0], first_q ? head : carry_q};

@@ -28,6 +28,8 @@ module hca_link
   input  logic [3:0]       tx_vl_i,         // of hca_tx_class, with a first beat
   output logic             tx_ready_o,
   input  mac_t             tx_i,
+  input  tx_round_t        tx_round_i,      // beside each beat
+  input  tx_round_t        round_i,         // a round that has begun
   output logic             rx_valid_o,
   input  logic             rx_ready_i,
   output mac_t             rx_o,
@@ -149,7 +151,8 @@ module hca_link
   ) u_tx (
     .clk_i(clk_tx_i), .rst_i, .cfg_i(cfg), .phy_up_i,
     .tbl_we_i(tbl_we), .tbl_low_i(tbl_low), .tbl_idx_i(tbl_idx), .tbl_i(tbl),
-    .mac_valid_i(tx_valid_i), .mac_ready_o(tx_ready_o), .mac_i(tx_i), .mac_vl_i(tx_vl_i), .sl2vl_i(sl2vl_o[7:0]),
+    .mac_valid_i(tx_valid_i), .mac_ready_o(tx_ready_o), .mac_i(tx_i), .mac_vl_i(tx_vl_i), .mac_round_i(tx_round_i),
+    .round_i, .sl2vl_i(sl2vl_o[7:0]),
     .fcp_i(fcp), .fcp_upd_i(fcp_upd), .pfc_paused_i(pfc_paused),
     .ctl_valid_i(ctl_valid), .ctl_ready_o(ctl_ready), .ctl_i(ctl),
     .phy_valid_o(out_valid), .phy_ready_i(out_ready), .phy_o(out),

@@ -3,7 +3,8 @@
 //   choose   VL15 first, then flow control, then the arbiter's VL; at most one packet per cycle, two places (sel, cur)
 //   read     one beat per cycle out of the ring's RAM, through a small FIFO to the physical stream
 // A packet for a VL that is not operational (or a data packet whose SL maps to VL15) is refused at the door; one that
-// the port state does not let out, or that stood at the head for its whole life time, is discarded. Rules: README.md.
+// the port state does not let out, or that stood at the head for its whole life time, is discarded; so is, and counts
+// nowhere, one whose QP sends everything again since (hca_tx_head). Rules: README.md.
 module hca_link_tx
   import hca_pkg::*;
   import hca_link_pkg::*;
@@ -27,6 +28,8 @@ module hca_link_tx
   output logic                    mac_ready_o,
   input  mac_t                    mac_i,
   input  logic [3:0]              mac_vl_i,    // with a first beat: its VL, or the traffic class of its priority
+  input  tx_round_t               mac_round_i,
+  input  tx_round_t               round_i,     // one that begins: what an earlier one of its QP has here need not leave
   input  logic [7:0][3:0]         sl2vl_i,     // Ethernet: the traffic class of each priority
   // From the receive half: the peer's promises or pauses; what to send to it.
   input  logic                    fcp_i,
@@ -106,6 +109,7 @@ module hca_link_tx
   logic [Rings-1:0][PacketW-1:0] head_bytes;
   logic [Rings-1:0][FillW-1:0]   fill;
   logic [Rings-1:0][BlocksW-1:0] head_blocks;
+  logic [NumVls-1:0]             head_stale;     // its QP sends everything again since
   logic                          pop, drop, drop_busy, rd_en, rd_hold, too_long;
   logic [Rings-1:0]              pops, drops, gone;   // the same of each ring; either
   logic [RingW-1:0]              pop_ring, drop_ring_q, rd_ring;
@@ -116,9 +120,9 @@ module hca_link_tx
     .PoolBlocks(TxPoolBlocks),
     .Vl15Blocks(Vl15Blocks)
   ) u_queue (
-    .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .wait_o(door_shut),
-    .long_o(too_long),
-    .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(head_blocks), .pop_i(pops), .drop_i(drops),
+    .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .wr_round_i(mac_round_i), .round_i,
+    .room_o(room), .wait_o(door_shut), .long_o(too_long), .head_valid_o(head_valid), .head_bytes_o(head_bytes),
+    .head_blocks_o(head_blocks), .head_stale_o(head_stale), .pop_i(pops), .drop_i(drops),
     .drop_ring_i(drop_ring_q), .busy_o(drop_busy),
     .rd_en_i(rd_en), .rd_ring_i(rd_ring), .hold_o(rd_hold), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
   );
@@ -150,7 +154,8 @@ module hca_link_tx
     assign data_bytes[v] = head_bytes[v];
     // A register in front of the arbiter: whether a VL that sends has another packet is known two cycles later.
     assign taken[v] = gone[v];
-    assign ask      = running && head_valid[v] && !taken[v] && (cfg_i.ib ? has_credit[v] : !paused[v]);
+    assign ask      = running && head_valid[v] && !taken[v] && !head_stale[v]
+                      && (cfg_i.ib ? has_credit[v] : !paused[v]);
 
     always_ff @(posedge clk_i) begin
       if (rst_i) begin
@@ -315,20 +320,28 @@ module hca_link_tx
   );
 
   // ---- Discards: one ring is looked at per cycle ---------------------------------------------------------
+  logic [Rings-1:0] unused_look;
+  logic [RingW-1:0] look_ring;
+
+  hca_rr_arb #(.N(Rings)) u_look (
+    .clk_i, .rst_i, .req_i(head_valid), .advance_i(!drop_busy), .grant_o(unused_look), .idx_o(look_ring)
+  );
+
   localparam int unsigned LifeW = 22;   // units of 1024 cycles; hoq_life beyond it never expires
 
   logic [9:0]                  tick_q;
   logic [Rings-1:0][LifeW-1:0] age_q;
   logic [LifeW-1:0]            life;
   logic [Rings-1:0]            old_q;
-  logic                        expires, flush, at_door, door_refused_q, door_discard_q;
+  logic                        expires, flush, late, at_door, door_refused_q, door_discard_q;
 
   assign expires = 32'(cfg_i.hoq_life) < LifeW - 1;
   assign life    = LifeW'(1) << cfg_i.hoq_life;
   assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
   // None of these waits for room in a ring of data.
   assign at_door = mac_valid_i && first_q && !door_shut && (refuse || discard);
-  assign drop    = head_valid[drop_ring_q] && (flush || (expires && old_q[drop_ring_q])) &&
+  assign late    = flush || (expires && old_q[drop_ring_q]);
+  assign drop    = head_valid[drop_ring_q] && (late || |(Rings'(head_stale) & (Rings'(1) << drop_ring_q))) &&
                    !drop_busy && !door_refused_q && !door_discard_q &&   // one discard a cycle, for the counter
                    !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
                    !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
@@ -343,7 +356,7 @@ module hca_link_tx
       if (head_valid != '0) begin
         tick_q <= tick_q + 1'b1;
         // None is passed by because the one before it has just lost a packet.
-        if (!drop_busy) drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
+        if (!drop_busy) drop_ring_q <= look_ring;
       end
       for (int unsigned r = 0; r < Rings; r++) begin
         if (!head_valid[r] || gone[r]) age_q[r] <= '0;
@@ -386,7 +399,7 @@ module hca_link_tx
     ev_o.blocks  = pop_blocks;
     ev_o.ctl     = ctl_go;
     ev_o.refused = door_refused_q;
-    ev_o.discard = door_discard_q || drop;
+    ev_o.discard = door_discard_q || (drop && late);
   end
 
 endmodule

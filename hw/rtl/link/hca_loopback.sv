@@ -13,10 +13,12 @@ module hca_loopback
   output logic      in_ready_o,
   input  mac_t      in_i,
   input  logic [PortW-1:0] in_port_i,
+  input  tx_round_t in_round_i,
   output logic      out_valid_o,
   input  logic      out_ready_i,
   output mac_t      out_o,
   output logic [PortW-1:0] out_port_o,
+  output tx_round_t out_round_o,
   output logic      loop_valid_o,
   input  logic      loop_ready_i,
   output mac_t      loop_o,
@@ -73,6 +75,7 @@ module hca_loopback
       to_out_q  <= !own;
       beat_q    <= in_i;
       port_q    <= in_port_i;
+      out_round_o <= in_round_i;
     end
   end
 

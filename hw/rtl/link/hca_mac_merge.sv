@@ -4,19 +4,20 @@
 module hca_mac_merge
   import hca_pkg::*;
 #(
-  parameter int unsigned N = 2
+  parameter int unsigned N     = 2,
+  parameter int unsigned SideW = PortW
 ) (
   input  logic                    clk_i,
   input  logic                    rst_i,
   input  logic [N-1:0]            valid_i,
   output logic [N-1:0]            ready_o,
   input  mac_t                    mac_i [N],
-  input  logic [N-1:0][PortW-1:0] port_i,    // of the packet, beside each beat
+  input  logic [N-1:0][SideW-1:0] side_i,    // what stands beside each beat of a packet: its port...
   input  logic [N-1:0]            hold_i,
   output logic                    out_valid_o,
   input  logic                    out_ready_i,
   output mac_t                    out_o,
-  output logic [PortW-1:0]        out_port_o
+  output logic [SideW-1:0]        out_side_o
 );
 
   localparam int unsigned IdxW = (N > 1) ? $clog2(N) : 1;
@@ -37,11 +38,11 @@ module hca_mac_merge
 
   always_comb begin
     out_o      = mac_i[0];
-    out_port_o = port_i[0];
+    out_side_o = side_i[0];
     for (int unsigned i = 1; i < N; i++) begin
       if (chosen[i]) begin
         out_o      = mac_i[i];
-        out_port_o = port_i[i];
+        out_side_o = side_i[i];
       end
     end
   end

@@ -1,6 +1,6 @@
 // Transmit rings of one port: a ring per data VL and a small one for VL15 (the last ring), all in one pool of pages
-// that they share (hca_page_pool); whole packets in, whole packets out. Lengths go through a RAM into two places per
-// ring, so every ring's head is known, and the next one a cycle after a pop; those of VL15 are few.
+// that they share (hca_page_pool); whole packets in, whole packets out. Lengths and rounds go through a RAM into two
+// places per ring, so every ring's head is known, and the next one a cycle after a pop; those of VL15 are few.
 //   write: a beat per cycle; begin a packet only where room_o says so and not while wait_o. It counts from its last
 //          beat on; one that is longer than room_o promised is not stored (long_o).
 //   pop:   the head becomes the packet to read; its beats are read with rd_en_i from the next cycle on, oldest first,
@@ -27,12 +27,15 @@ module hca_vl_queue
   input  logic [Rings-1:0]              wr_i,            // into one ring at most
   input  logic [RingW-1:0]              wr_ring_i,       // its number
   input  mac_t                          wr_beat_i,
+  input  tx_round_t                     wr_round_i,      // of its packet, with the last one
+  input  tx_round_t                     round_i,         // a round that begins, before a packet of it comes
   output logic [Rings-1:0]              room_o,          // for one more packet of any length
   output logic                          wait_o,          // no packet may begin now, wherever there is room
   output logic                          long_o,          // strobe, last beat: the packet was too long
   output logic [Rings-1:0]              head_valid_o,
   output logic [Rings-1:0][PacketW-1:0] head_bytes_o,
   output logic [Rings-1:0][BlocksW-1:0] head_blocks_o,
+  output logic [NumVls-1:0]             head_stale_o,    // it need not leave: hca_tx_head
   input  logic [Rings-1:0]              pop_i,           // of one ring in all, pop_i or drop_i; its head is valid
   input  logic [Rings-1:0]              drop_i,
   input  logic [RingW-1:0]              drop_ring_i,     // the number of what drop_i may name
@@ -114,6 +117,9 @@ module hca_vl_queue
   logic [VlW-1:0]         fetch_vl, wr_vl;
   logic                   fetch;
   logic [PacketW-1:0]     fetch_bytes;
+  tx_round_t              fetch_round, round_q;
+  logic [RoundW-1:0]      came_round_q, round_now;   // came: a cycle ago
+  logic                   came_of_qp_q, stale;
   logic [PktW-1:0]        rd_pkt;
   logic [15:0][PktW-1:0]  granted;   // ORed by halves
 
@@ -122,16 +128,14 @@ module hca_vl_queue
 
     assign want[v] = some_q[v] && one_at_most && !(head_valid_o[v] && fetched_q[v]);
 
-    hca_skid #(
-      .Width(PacketW + BlocksW)
-    ) u_head (
-      .clk_i, .rst_i,
-      .in_valid_i (fetched_q[v]),
-      .in_ready_o (one_at_most),
-      .in_i       ({fetch_bytes, blocks_of(fetch_bytes)}),
-      .out_valid_o(head_valid_o[v]),
-      .out_ready_i(pop_i[v] || drop_i[v]),
-      .out_o      ({head_bytes_o[v], head_blocks_o[v]})
+    hca_tx_head u_head (
+      .clk_i, .rst_i, .round_i(round_q),
+      .in_valid_i  (fetched_q[v]),
+      .in_ready_o  (one_at_most),
+      .in_bytes_i  (fetch_bytes), .in_round_i(fetch_round), .in_stale_i(stale),
+      .out_valid_o (head_valid_o[v]),
+      .out_ready_i (pop_i[v] || drop_i[v]),
+      .out_bytes_o (head_bytes_o[v]), .out_blocks_o(head_blocks_o[v]), .out_stale_o(head_stale_o[v])
     );
   end
 
@@ -152,19 +156,41 @@ module hca_vl_queue
   );
 
   hca_ram_1r1w #(
-    .Width(PacketW),
+    .Width(PacketW + $bits(tx_round_t)),
     .Depth(NumVls * RingPkts)
   ) u_lengths (
     .clk_i,
     .we_i   (commit),
     .waddr_i(AddrPktW'({wr_vl, wr_pkt_q[wr_vl]})),
-    .wdata_i(bytes),
+    .wdata_i({bytes, wr_round_i}),
     .re_i   (fetch),
     .raddr_i(AddrPktW'({fetch_vl, rd_pkt})),
-    .rdata_o(fetch_bytes)
+    .rdata_o({fetch_bytes, fetch_round})
   );
 
   always_ff @(posedge clk_i) fetched_q <= rst_i ? '0 : grant;
+
+  // Rounds of all QPs, read with a packet's length. Two bits: the round before the one four rewinds ago looks like now,
+  // and is sent.
+  hca_ram_1r1w #(
+    .Width(RoundW),
+    .Depth(NumQps)
+  ) u_rounds (
+    .clk_i,
+    .we_i   (round_i.valid),
+    .waddr_i(round_i.qpn),
+    .wdata_i(round_i.round),
+    .re_i   (fetched_q != '0),
+    .raddr_i(fetch_round.qpn),
+    .rdata_o(round_now)
+  );
+
+  assign stale = came_of_qp_q && came_round_q != round_now;
+
+  always_ff @(posedge clk_i) begin
+    round_q <= rst_i ? '0 : round_i;
+    {came_of_qp_q, came_round_q} <= {fetch_round.valid, fetch_round.round};
+  end
 
   // ---- Lengths of VL15 ---------------------------------------------------------------------------------------
   logic unused_vl15;

@@ -142,6 +142,7 @@ package hca_pkg;
   // ---- Transmit: packet descriptors --------------------------------------------------------------
   localparam int unsigned AvSlots = 64;  // datagrams between requester and header stage
   localparam int unsigned AvSlotW = $clog2(AvSlots);
+  localparam int unsigned RoundW  = 2;   // four rewinds while a packet waits, and it is sent
 
   typedef enum logic [1:0] {
     TxReq  = 2'd0,  // request of the requester
@@ -175,7 +176,16 @@ package hca_pkg;
     logic           csum;         // of a frame: its checksums are to be filled in
     logic           datagram;     // TxReq: to the destination in av_slot
     logic [AvSlotW-1:0] av_slot;
+    logic [RoundW-1:0] round;     // TxReq: of its QP (tx_round_t)
   } txp_t;
+
+  // A rewind that sends everything again begins another round of its QP: what the round before has in front of the
+  // link is sent for nothing. Beside a packet: whose it is, if anybody's. As an event: the round that has begun.
+  typedef struct packed {
+    logic              valid;
+    logic [QpW-1:0]    qpn;
+    logic [RoundW-1:0] round;
+  } tx_round_t;
 
   // Where a datagram goes: its WQE, kept in hca_tx_hdr until its headers are built. A strobe, before its packet.
   typedef struct packed {

@@ -67,6 +67,7 @@ module hca_requester
   output logic           err_valid_o,
   input  logic           err_ready_i,
   output pipe_msg_t      err_o,
+  output tx_round_t      round_o,
   // Trace: strobe for every packet descriptor made.
   output logic           ev_emit_valid_o,
   output logic [QpW-1:0] ev_emit_qpn_o,
@@ -171,8 +172,7 @@ module hca_requester
     .kick_o       (kick),
     .early_o      (early), .early_slot_o(early_slot), .early_pi_o(early_pi), .early_push_o(early_push),
     .bind_o       (binds), .bind_slot_o(bind_slot), .bind_qpn_o(bind_qpn), .bind_pi_o(bind_pi), .bind_push_o(bind_push),
-    .bind_ready_i (bind_ready),
-    .halt_o       (halt),
+    .bind_ready_i (bind_ready), .halt_o(halt), .round_o,
     .want_slot_o  (want_slot),
     .sl_set_o     (sl_set),
     .sl_slot_o    (sl_slot),

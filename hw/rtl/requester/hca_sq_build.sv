@@ -11,6 +11,7 @@ module hca_sq_build
   input  sq_pkt_t        pkt_i,
   input  logic [31:0]    left_i,      // bytes of the message from this packet on
   input  logic [23:0]    rest_i,      // PSNs of the message behind the first one from this packet on
+  input  logic [RoundW-1:0] round_i,
   input  logic           few_i,       // a READ asks for few_left_i packets at most: the others are here, or under way
   input  logic [MissingW-1:0] few_left_i,
   input  logic [63:0]    va_i,        // of the next piece of payload
@@ -79,6 +80,7 @@ module hca_sq_build
     txp_o.xrcsrq        = hdr_i.remote_srqn;
     txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;
+    txp_o.round         = round_i;
     txp_o.masked        = is_masked(hdr_i.opcode);
     if (hdr_i.opcode == WrOpAtomicCmpAndSwp || hdr_i.opcode == WrOpMaskedAtomicCmpAndSwp) begin
       txp_o.opcode   = BthRcCmpSwap;

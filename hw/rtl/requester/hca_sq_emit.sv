@@ -264,7 +264,7 @@ module hca_sq_emit
     .dyn_i      (dyn_q),
     .hdr_i      (h_q),
     .pkt_i      (pkt), .left_i(left),
-    .rest_i     (rest),
+    .rest_i     (rest), .round_i(ack_q.round),
     .few_i      (few), .few_left_i(few_left),
     .va_i       ((look_q.is_inline || look_q.masks) ? inline_va_q : sge_va),
     .lkey_i     (sge_lkey),

@@ -29,6 +29,7 @@ package hca_sq_pkg;
     logic        halt;
     logic [7:0]  seq;
     logic [MissingW-1:0] again;  // the newest rewind: so many packets only; 0: all
+    logic [RoundW-1:0] round;   // of what is sent from now on (tx_round_t)
     wqe_idx_t    una_wqe;
     logic [23:0] una_first_psn;
     logic [23:0] una_psn;

@@ -85,7 +85,8 @@ module hca_sq_sched
   output logic             sl_set_o,
   output logic [SlotW-1:0] sl_slot_o,
   output logic [LaneW-1:0] sl_o,
-  output logic [RateGroupW-1:0] group_o
+  output logic [RateGroupW-1:0] group_o,
+  output tx_round_t        round_o       // for what of a QP is on its way out; of all of them at first
 );
 
   typedef enum logic [2:0] {EvRel, EvAck, EvBind, EvDb, EvQpc, EvPlaced, EvDue} ev_e;
@@ -104,6 +105,7 @@ module hca_sq_sched
     logic              init;
     logic [7:0]        seq;
     logic [MissingW-1:0] again;   // as in sq_ack_t
+    logic [RoundW-1:0] round;
     wqe_idx_t          pi;
     push_t             push;
     logic [15:0]       placed;  // READs whose data is in memory
@@ -140,7 +142,7 @@ module hca_sq_sched
   logic             before_q, again;   // the event before, and its QP: its row is what that wrote
   logic [QpW-1:0]   before_qpn_q;
   logic [QpW-1:0]   qpn_a;
-  logic             is_ack, is_init, is_placed, is_news, is_bind, is_rel, is_due, is_plain, wr_ack;
+  logic             is_ack, is_init, is_placed, is_news, is_bind, is_rel, is_due, is_plain, wr_ack, all_again;
   sq_ack_t          ack_new;
 
   // ---- First cycle: choose an event, read its row --------------------------------------------------
@@ -166,11 +168,7 @@ module hca_sq_sched
   assign due_ready_o       = take && grant[EvDue];
 
   hca_rr_arb #(.N(7)) u_events (
-    .clk_i, .rst_i,
-    .req_i    (req),
-    .advance_i(take),
-    .grant_o  (grant),
-    .idx_o    (grant_idx)
+    .clk_i, .rst_i, .req_i(req), .advance_i(take), .grant_o(grant), .idx_o(grant_idx)
   );
 
   // A QP, or one to be sorted, and its slot wait here until it is their turn among the events.
@@ -192,8 +190,7 @@ module hca_sq_sched
     .open_i      ({rate_open_i, sl_open_i}),
     .hand_i      (hand),
     .free_i      (free_valid),
-    .sort_valid_i(sort),
-    .sort_queue_i(sort_queue),
+    .sort_valid_i(sort), .sort_queue_i(sort_queue),
     .emptied_i   (emptied),
     .pop_i       (pop),
     .valid_o     (next_valid),
@@ -292,6 +289,7 @@ module hca_sq_sched
   // What only moves a window is news for who waits for that.
   assign is_news = (is_ack && !is_plain) || (ev_q == EvDb) || (ev_q == EvQpc);
   assign wr_ack  = busy_q && (is_ack || is_init);
+  assign all_again = is_ack && ev_ack_q.rewind && ev_ack_q.again == '0;
 
   always_comb begin
     row_new = row;
@@ -301,6 +299,7 @@ module hca_sq_sched
       row_new.seq  = row.seq + 8'(ev_ack_q.rewind);
       // Whatever moves behind it, the hole may be filled, and what is next may be new: then all comes again from there.
       row_new.again = ev_ack_q.rewind ? ev_ack_q.again : '0;
+      row_new.round = row.round + RoundW'(all_again);
     end
     if (is_init) begin
       row_new.halt = 1'b0;
@@ -359,6 +358,7 @@ module hca_sq_sched
     ack_new.halt          = row_new.halt;
     ack_new.seq           = row_new.seq;
     ack_new.again         = row_new.again;
+    ack_new.round         = row_new.round;
     ack_new.una_psn       = ev_ack_q.una_psn;
     ack_new.una_first_psn = ev_ack_q.una_psn;
     if (is_ack || ev_restores_q) begin
@@ -423,6 +423,9 @@ module hca_sq_sched
       want_slot_o <= waits && !free_valid;
     end
     {push_queue_q, push_qpn_q} <= {row_new.waits_in, ev_qpn_q};
+    round_o.valid <= !rst_i && (scrub_q || (busy_q && all_again));
+    if (scrub_q) {round_o.qpn, round_o.round} <= {scrub_qpn_q, RoundW'(0)};
+    else if (busy_q && all_again) {round_o.qpn, round_o.round} <= {ev_qpn_q, row_new.round};
   end
 
   // ---- Tables ---------------------------------------------------------------------------------------
@@ -460,8 +463,7 @@ module hca_sq_sched
     .we_i   (wr_ack),
     .waddr_i(ev_qpn_q),
     .wdata_i(ack_new),
-    .re_i   (ctx_re_i),
-    .raddr_i(ctx_qpn_i),
+    .re_i   (ctx_re_i), .raddr_i(ctx_qpn_i),
     .rdata_o(ctx_ack_o)
   );
 
@@ -470,8 +472,7 @@ module hca_sq_sched
     .we_i   (busy_q && (is_placed || is_init)),
     .waddr_i(ev_qpn_q),
     .wdata_i(row_new.placed),
-    .re_i   (ctx_re_i),
-    .raddr_i(ctx_qpn_i),
+    .re_i   (ctx_re_i), .raddr_i(ctx_qpn_i),
     .rdata_o(ctx_placed_o)
   );
 
@@ -480,8 +481,7 @@ module hca_sq_sched
     .we_i   (busy_q && ev_q == EvQpc),
     .waddr_i(ev_qpn_q),
     .wdata_i(ev_qpc_q),
-    .re_i   (ctx_re_i),
-    .raddr_i(ctx_qpn_i),
+    .re_i   (ctx_re_i), .raddr_i(ctx_qpn_i),
     .rdata_o(ctx_qpc_o)
   );
 

@@ -241,7 +241,7 @@ module hca_core
   logic       upd_valid, upd_ready, omt_valid, omt_ready, msg_room, rd_placed_valid, rd_placed_ready;
   omt_wr_t    omt;
   ack_upd_t   upd;
-  logic [QpW-1:0] rd_placed, emit_qpn;
+  logic [QpW-1:0] rd_placed, emit_qpn; tx_round_t round;
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
   group_wr_t      group_wr; rule_wr_t rule_wr; logic rule_busy; rss_wr_t rss_wr; rss_qp_wr_t rss_qp_wr;
@@ -263,7 +263,7 @@ module hca_core
     .omt_ready_i(omt_ready), .omt_o(omt), .mw_valid_o(mw_op_valid), .mw_ready_i(mw_op_ready), .mw_o(mw_op),
     .msg_room_i(msg_room), .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
     .av_wr_o(av_wr), .av_left_i(unacked_left[0]), .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(),
-    .ev_emit_psn_o(emit_psn)
+    .ev_emit_psn_o(emit_psn), .round_o(round)
   );
 
   hca_gather u_gather (
@@ -311,16 +311,16 @@ module hca_core
     .upd_data_i(upd), .cc_sent_valid_i(cc_sent_valid), .cc_sent_ready_o(cc_sent_ready), .cc_sent_i(cc_sent),
     .cc_pace_o(cc_pace), .cc_rate_o(cc_rate), .ib_o(ib), .class_o(eth_class), .sl_open_o(sl_open),
     .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask),
-    .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re),
-    .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
-    .buf_free_place_i(buf_free_place), .shut_i(line_shut), .park_i(park), .park_valid_o(park_valid),
-    .park_ready_i(park_ready), .park_o(park_want), .back_valid_i(back_valid), .back_ready_o(back_ready),
-    .back_slot_i(back_slot), .phy_tx_valid_o(phy_tx_valid), .phy_tx_o(phy_tx), .phy_rx_i(phy_rx),
-    .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})),
-    .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .link_event_o(link_event),
+    .lane_age_o(lane_age), .round_i(round), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
+    .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),
+    .buf_free_beats_i(buf_free_beats), .buf_free_place_i(buf_free_place), .shut_i(line_shut), .park_i(park),
+    .park_valid_o(park_valid), .park_ready_i(park_ready), .park_o(park_want), .back_valid_i(back_valid),
+    .back_ready_o(back_ready), .back_slot_i(back_slot), .phy_tx_valid_o(phy_tx_valid), .phy_tx_o(phy_tx),
+    .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_rx_i(phy_rx),
+    .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
     .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr), .stat_data_o(link_stat_data),
     .rx_strobes_i(rx_strobes), .mad_req_i(mad_req), .mad_rsp_o(mad_rsp), .counter_req_i(counter_req),
-    .counter_data_o(counter_data), .active_o(link_active_o), .wake_at_o(link_wake_at_o)
+    .counter_data_o(counter_data), .link_event_o(link_event), .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
   assign mac_tx_valid_o = phy_tx_valid[0];

@@ -58,6 +58,7 @@ module hca_ports
   input  logic [1:0]                left_i,          // that have left the gather
   input  lane_ask_t                 lane_ask_i,      // which ring; next cycle: what has left it
   output ring_age_t                 lane_age_o,
+  input  tx_round_t                 round_i,         // a QP sends everything again
   // Receive.
   output logic                      rxd_valid_o,
   input  logic                      rxd_ready_i,
@@ -117,6 +118,7 @@ module hca_ports
   logic                  txp_ready;
   mac_t                  tx, out, rx;
   logic [PortW-1:0]      tx_port, out_port, rx_port, sent_port;
+  tx_round_t             tx_round, out_round;
   rx_counts_t [NumPorts-1:0] rx_counts;
   logic [NumPorts-1:0][15:0]      vl_open;
   logic [3:0]            out_vl;
@@ -166,7 +168,7 @@ module hca_ports
     .txp_valid_i(txp_valid_i && !txp_hold_i), .txp_ready_o(txp_ready), .txp_i,
     .pay_valid_i, .pay_ready_o, .pay_i, .mad_valid_i(mad_valid), .mad_ready_o(mad_ready), .mad_i(mad),
     .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
-    .mac_port_o(tx_port), .resp_done_seq_o, .sent_o, .sent_txp_o, .sent_port_o(sent_port)
+    .mac_port_o(tx_port), .mac_round_o(tx_round), .resp_done_seq_o, .sent_o, .sent_txp_o, .sent_port_o(sent_port)
   );
 
   assign txp_ready_o = txp_ready && !txp_hold_i;
@@ -179,9 +181,9 @@ module hca_ports
 
   hca_loopback u_loopback (
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .in_valid_i(tx_valid), .in_ready_o(tx_ready), .in_i(tx),
-    .in_port_i(tx_port), .out_valid_o(out_valid), .out_ready_i(out_ready[out_port]), .out_o(out),
-    .out_port_o(out_port), .loop_valid_o(src_valid[Loop]), .loop_ready_i(src_ready[Loop]), .loop_o(src[Loop]),
-    .loop_port_o(src_port[Loop])
+    .in_port_i(tx_port), .in_round_i(tx_round), .out_valid_o(out_valid), .out_ready_i(out_ready[out_port]),
+    .out_o(out), .out_port_o(out_port), .out_round_o(out_round), .loop_valid_o(src_valid[Loop]),
+    .loop_ready_i(src_ready[Loop]), .loop_o(src[Loop]), .loop_port_o(src_port[Loop])
   );
 
   hca_tx_class u_class (
@@ -220,6 +222,7 @@ module hca_ports
       .clk_i(pclk_i[PartLink]), .clk_tx_i(pclk_i[PartLinkTx]), .clk_rx_i(pclk_i[PartLinkRx]), .rst_i,
       .now_i, .port_cfg_i(port_cfg_i[p]), .link_wr_i,
       .tx_valid_i(out_valid && out_port == Port), .tx_ready_o(out_ready[p]), .tx_i(out), .tx_vl_i(out_vl),
+      .tx_round_i(out_round), .round_i,
       .rx_valid_o(src_valid[p]), .rx_ready_i(src_ready[p]), .rx_o(src[p]), .rx_room_i(rx_room),
       .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
       .phy_up_i(phy_up_i[p]), .phy_rx_valid_i(phy_rx_valid_i[p]), .phy_rx_i(phy_rx_i[p]),
@@ -263,8 +266,8 @@ module hca_ports
   hca_mac_merge #(
     .N(NumPorts + 1)
   ) u_merge (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .valid_i(src_valid), .ready_o(src_ready), .mac_i(src), .port_i(src_port),
-    .hold_i(src_hold), .out_valid_o(rx_valid), .out_ready_i(1'b1), .out_o(rx), .out_port_o(rx_port)
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .valid_i(src_valid), .ready_o(src_ready), .mac_i(src), .side_i(src_port),
+    .hold_i(src_hold), .out_valid_o(rx_valid), .out_ready_i(1'b1), .out_o(rx), .out_side_o(rx_port)
   );
 
   hca_rx_wire u_rx_wire (

@@ -17,7 +17,8 @@ module hca_crc_tx
   output mac_t     out_o,
   output logic     out_ib_o,              // personality and port of the packet; it is a frame
   output logic     out_raw_o,
-  output logic [PortW-1:0] out_port_o
+  output logic [PortW-1:0] out_port_o,
+  output tx_round_t out_round_o
 );
 
   localparam int unsigned Depth    = 16;
@@ -26,6 +27,7 @@ module hca_crc_tx
   // A beat that waits for its CRC. A frame (raw) has none.
   typedef struct packed {
     logic [PortW-1:0] port;
+    tx_round_t        round;
     logic             ib;
     logic             raw;
     logic             last;
@@ -54,6 +56,7 @@ module hca_crc_tx
 
   always_comb begin
     in.port      = in_i.port;
+    in.round     = in_i.round;
     in.ib        = l3_is_ib(in_i.l3);
     in.raw       = in_i.l3 == L3Raw;
     in.last      = in_i.last;
@@ -126,7 +129,8 @@ module hca_crc_tx
       out_o.len_bytes <= spill_split_q ? 7'd2 : spill_ib_q ? 7'd6 : 7'd4;
       out_o.data      <= spill_split_q ? 512'(sums.vcrc) : {464'b0, {16{spill_ib_q}} & sums.vcrc, sums.icrc};
     end else if (out_free && go) begin
-      {out_port_o, out_ib_o, out_raw_o} <= {head.port, head.ib, head.raw};
+      {out_port_o, out_round_o}         <= {head.port, head.round};
+      {out_ib_o, out_raw_o}             <= {head.ib, head.raw};
       {spill_ib_q, spill_split_q}       <= {head.ib, head.splits};
       out_o.last      <= head.last && fits;
       out_o.len_bytes <= !head.ends ? head.len_bytes : head.splits ? 7'd64 : head.len_bytes + (head.ib ? 7'd6 : 7'd4);

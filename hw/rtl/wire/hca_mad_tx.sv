@@ -77,6 +77,7 @@ module hca_mad_tx
   always_comb begin
     out_o.port      = port_q;
     out_o.csum      = 1'b0;
+    out_o.round     = '0;
     out_o.last      = last;
     out_o.len_bytes = last ? left_q[6:0] : 7'd64;
     out_o.data      = row & ~({DataW{1'b1}} << {out_o.len_bytes, 3'b000});

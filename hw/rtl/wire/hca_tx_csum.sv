@@ -107,7 +107,7 @@ module hca_tx_csum
   always_comb begin
     out_o = in_i;
     if (state_q == StDrain) begin
-      out_o = '{port: port_q, l3: L3Raw, csum: 1'b0, last: held_last, len_bytes: held_len, data: patched};
+      out_o = '{port: port_q, l3: L3Raw, csum: 1'b0, round: '0, last: held_last, len_bytes: held_len, data: patched};
     end
   end
 

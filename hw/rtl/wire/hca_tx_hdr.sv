@@ -323,6 +323,7 @@ module hca_tx_hdr
 
   l3_e          s2_l3_q;
   logic         s2_has_payload_q, s2_csum_q;
+  tx_round_t    s2_round_q;
   logic [6:0]   s2_len_q;
   logic [17:0]  s2_addrs_q, s2_rest_q;
   logic [19:0]  s2_sum;
@@ -340,6 +341,8 @@ module hca_tx_hdr
       s2_l3_q          <= l3;
       s2_has_payload_q <= s1_txp_q.has_payload;
       s2_csum_q        <= s1_txp_q.csum;
+      s2_round_q       <= '{valid: s1_txp_q.kind == TxReq && !s1_txp_q.unacked, qpn: s1_txp_q.qpn,
+                            round: s1_txp_q.round};
       s2_len_q         <= len;
       s2_addrs_q       <= words_sum(ip4[159:96]);
       s2_rest_q        <= words_sum({ip4[79:32], ip4[15:0]});
@@ -360,6 +363,7 @@ module hca_tx_hdr
       s3_hdr_q.l3          <= s2_l3_q;
       s3_hdr_q.has_payload <= s2_has_payload_q;
       s3_hdr_q.csum        <= s2_csum_q;
+      s3_hdr_q.round       <= s2_round_q;
       s3_hdr_q.len_bytes   <= s2_len_q;
       case (s2_l3_q)
         L3Ipv4: s3_hdr_q.bytes <= {160'd0, s2_transport_q, s2_front_q[223:96], swap16(ip4_check(s2_sum)),

@@ -95,6 +95,7 @@ module hca_tx_pack
   logic [6:0] a_stop_q;           // offset behind the chunk: 1..127
   l3_e        a_l3_q;
   logic       a_csum_q;
+  tx_round_t  a_round_q;
   logic [PortW-1:0] a_port_q;
   beat_t      a_data_q;
 
@@ -154,6 +155,7 @@ module hca_tx_pack
       a_data_q  <= rotate_up(chunk_data, chunk_turn);
       if (chunk_first) a_l3_q <= hdr_i.l3;
       if (chunk_first) a_csum_q <= hdr_i.csum;
+      if (chunk_first) a_round_q <= hdr_i.round;
       if (chunk_first) a_port_q <= hdr_i.port;
     end
     if (out_free && flush_q) begin
@@ -162,6 +164,7 @@ module hca_tx_pack
     end else if (b_fire && emit) begin
       out_q.l3        <= a_l3_q;
       out_q.csum      <= a_csum_q;
+      out_q.round     <= a_round_q;
       out_q.port      <= a_port_q;
       out_q.last      <= a_final_q && !spills;
       out_q.len_bytes <= spills ? 7'd64 : a_end;

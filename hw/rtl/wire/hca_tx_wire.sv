@@ -34,6 +34,7 @@ module hca_tx_wire
   input  logic                      mac_ready_i,
   output mac_t                      mac_o,
   output logic [PortW-1:0]          mac_port_o,
+  output tx_round_t                 mac_round_o,
   output logic [15:0]               resp_done_seq_o,  // of the last READ response taken; at first 0xffff
   output logic                      sent_o,           // a packet was taken: sent_txp_o
   output txp_t                      sent_txp_o,
@@ -52,6 +53,7 @@ module hca_tx_wire
   logic       crc_valid, crc_ready, crc_ib, crc_raw;
   mac_t       crc_beat;
   logic [PortW-1:0] crc_port, eth_port;
+  tx_round_t  crc_round, eth_round;
   logic       eth_out_valid, eth_out_ready, eth_in_ready, ib_ready;
   mac_t       eth_out;
   logic       eth_head_valid, eth_head_ready;
@@ -163,7 +165,8 @@ module hca_tx_wire
     .out_o      (crc_beat),
     .out_ib_o   (crc_ib),
     .out_raw_o  (crc_raw),
-    .out_port_o (crc_port)
+    .out_port_o (crc_port),
+    .out_round_o(crc_round)
   );
 
   assign crc_ready = crc_ib ? ib_ready : eth_in_ready;
@@ -180,10 +183,12 @@ module hca_tx_wire
     .in_i       (crc_beat),
     .in_raw_i   (crc_raw),
     .in_port_i  (crc_port),
+    .in_round_i (crc_round),
     .out_valid_o(eth_out_valid),
     .out_ready_i(eth_out_ready),
     .out_o      (eth_out),
-    .out_port_o (eth_port)
+    .out_port_o (eth_port),
+    .out_round_o(eth_round)
   );
 
   mac_t merged [2];
@@ -192,19 +197,20 @@ module hca_tx_wire
   assign merged[1] = crc_beat;
 
   hca_mac_merge #(
-    .N(2)
+    .N    (2),
+    .SideW(PortW + $bits(tx_round_t))
   ) u_merge (
     .clk_i,
     .rst_i,
     .valid_i    ({crc_valid && crc_ib, eth_out_valid}),
     .ready_o    ({ib_ready, eth_out_ready}),
     .mac_i      (merged),
-    .port_i     ({crc_port, eth_port}),
+    .side_i     ({crc_port, crc_round, eth_port, eth_round}),
     .hold_i     ('0),
     .out_valid_o(mac_valid_o),
     .out_ready_i(mac_ready_i),
     .out_o      (mac_o),
-    .out_port_o (mac_port_o)
+    .out_side_o ({mac_port_o, mac_round_o})
   );
 
 endmodule

@@ -31,6 +31,7 @@ package hca_wire_pkg;
     logic [PortW-1:0]      port;
     l3_e                   l3;
     logic                  csum;        // of a frame: its checksums are to be filled in
+    tx_round_t             round;
     logic                  has_payload;
     logic [6:0]            len_bytes;
     logic [8*HdrBytes-1:0] bytes;
@@ -47,6 +48,7 @@ package hca_wire_pkg;
     logic [PortW-1:0] port;
     l3_e        l3;
     logic       csum;   // with the first beat
+    tx_round_t  round;
     logic       last;
     logic [6:0] len_bytes;
     beat_t      data;

@@ -90,7 +90,7 @@ module link_side
     .DownCycles  (DownCycles)
   ) u_link (
     .clk_i, .clk_tx_i(clk_i), .clk_rx_i(clk_i), .rst_i, .now_i, .port_cfg_i(port_cfg), .link_wr_i(wr),
-    .tx_valid_i(tx_valid), .tx_ready_o(tx_ready), .tx_i(tx), .tx_vl_i(tx_vl),
+    .tx_valid_i(tx_valid), .tx_ready_o(tx_ready), .tx_i(tx), .tx_vl_i(tx_vl), .tx_round_i('0), .round_i('0),
     .rx_valid_o(rx_valid), .rx_ready_i(rx_ready), .rx_o(rx), .rx_room_i(room),
     .phy_tx_valid_o(phy_valid), .phy_tx_ready_i(phy_ready), .phy_tx_o(phy), .phy_up_i,
     .phy_rx_valid_i(near_valid_i), .phy_rx_i(near_i), .phy_rx_err_i(near_err_i),

@@ -12,6 +12,7 @@ from common import Bench, Sink, Source, simulate, struct
 MAC, PORT = struct("mac_t"), struct("port_cfg_t")
 OWN_MAC, OWN_LID, LMC = (bytes.fromhex("02c0ffee0102"), bytes.fromhex("02c0ffee0103")), (0x1230, 0x1238), 3
 OUT = [("out_o", None), ("out_port_o", None)]
+MERGED = [("out_o", None), ("out_side_o", None)]
 MAX_BEATS = 66
 
 
@@ -73,7 +74,7 @@ class MergeSource(Source):
             self.offered = True
             word, port = self.queue[0]
             bench.dut.mac_i[self.index].value = word
-            bench.set("port_i", port, self.index, 1)
+            bench.set("side_i", port, self.index, 1)
         bench.set("valid_i", self.offered, self.index, 1)
 
     def sample(self):
@@ -148,7 +149,7 @@ async def merge(dut, rates):
     count = len(dut.valid_i)
     sources = [MergeSource(bench, n, rate) for n, rate in zip(range(count), rates, strict=False)]
     out = Frames(bench)
-    Sink(bench, "out", rate=rates[3], payload=OUT, on_word=out.beat)
+    Sink(bench, "out", rate=rates[3], payload=MERGED, on_word=out.beat)
     await bench.start()
     sent = [[frame(bench.rng, 4 * n + s) for n in range(60)] for s in range(count)]
     for source, frames in zip(sources, sent, strict=True):
@@ -169,7 +170,7 @@ async def hold(dut):
     bench = MergeBench(dut, 3)
     loop = MergeSource(bench, 1)
     out = Frames(bench)
-    Sink(bench, "out", payload=OUT, on_word=out.beat)
+    Sink(bench, "out", payload=MERGED, on_word=out.beat)
     await bench.start()
     bench.set("hold_i", 2)
     packets = [frame(bench.rng, n, 640) for n in range(2)]

@@ -10,6 +10,7 @@ from common import Bench, Sink, Source, simulate, struct
 from wire_ref import KNOWN, MASKED, UD, XRC, frame_of, mapped, random_packet
 
 TXP, PAY, MAC, PORT = struct("txp_t"), struct("pay_t"), struct("mac_t"), struct("port_cfg_t")
+ROUND = struct("tx_round_t")
 # QP that a packet names which the link must refuse.
 ANYBODY = 0xFFFFFF
 QPC, QPC_WR = struct("qpc_t"), struct("qpc_wr_t")
@@ -35,6 +36,7 @@ class Tx:
         self.frames, self.ports, self.ends, self.part = [], [], [], b""
         self.sink = Sink(self.bench, "mac", rate=sink_rate, on_word=self.beat)
         self.expected, self.pending = [], {}
+        self.turns = {}   # of frames: whether it is of a round, and which one of which QP
         self.ack.on_accept = self.txp.on_accept = lambda word: self.expected.append(self.pending[word].pop(0))
         self.qps, self.sl2vl = [], ([0] * 16, [0] * 16)
 
@@ -45,10 +47,14 @@ class Tx:
         port = self.bench.get("mac_port_o")
         if not self.part:
             self.ports.append(port)
+            self.turn = self.bench.get("mac_round_o")
         assert port == self.ports[-1], "the port changes inside a packet"
+        assert self.turn == self.bench.get("mac_round_o"), "the round changes inside a packet"
         self.part += beat["data"].to_bytes(64, "little")[:size]
         if beat["last"]:
             self.frames.append(self.part)
+            valid, turn = self.turns.get(self.part, (ROUND.unpack(self.turn)["valid"], self.turn))
+            assert valid == ROUND.unpack(self.turn)["valid"] and (not valid or turn == self.turn), "another round"
             self.ends.append(self.bench.cycle)
             self.part = b""
 
@@ -96,14 +102,16 @@ class Tx:
         if p["ib"] and p["vl"] == 15:
             p["dest_qpn"] = ANYBODY
         fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32, swap_add=64, compare=64,
-                      aeth_syndrome=8, aeth_msn=24, imm=32, xrcsrq=24)
+                      aeth_syndrome=8, aeth_msn=24, imm=32, xrcsrq=24, unacked=1, round=2)
         fields = {name: rng.getrandbits(width) for name, width in fields.items()}
         p.update(fields, opcode=opcode, payload=rng.randbytes(length))
         if kind != REQ and p["service"] == XRC:  # answers come as those of RC, and leave as the QP's
             p["opcode"] |= XRC << 5
         word = TXP.pack(kind=kind, qpn=qpn, opcode=MASKED.get(opcode, opcode), masked=opcode in MASKED,
                         payload_bytes=length, has_payload=length > 0, resp_seq=resp_seq, **fields)
-        self.pending.setdefault(word, []).append((p["port"], frame_of(p)))
+        frame = frame_of(p)
+        self.pending.setdefault(word, []).append((p["port"], frame))
+        self.turns[frame] = (kind == REQ and not p["unacked"], ROUND.pack(valid=1, qpn=qpn, round=p["round"]))
         (self.ack if kind == ACK else self.txp).put(word)
         at = 0
         while at < length:
