@@ -1,7 +1,8 @@
 // Proof of hca_rr_arb: one grant, only to who asks; a grant that was not served stays; fair: who keeps asking is
 // passed over by each other requester at most once.
 module fv_rr_arb #(
-  parameter int unsigned N = 5
+  parameter int unsigned N     = 5,
+  parameter bit          Chain = 0
 ) (
   input logic         clk_i,
   input logic [N-1:0] req_i,
@@ -17,7 +18,7 @@ module fv_rr_arb #(
 
   always_ff @(posedge clk_i) rst_q <= 1'b0;
 
-  hca_rr_arb #(.N(N)) u_dut (.clk_i, .rst_i(rst_q), .req_i, .advance_i, .grant_o(grant), .idx_o(idx));
+  hca_rr_arb #(.N(N), .Chain(Chain)) u_dut (.clk_i, .rst_i(rst_q), .req_i, .advance_i, .grant_o(grant), .idx_o(idx));
 
   assign served = advance_i && req_i != '0;
 

@@ -2,7 +2,8 @@
 // requester was served in this cycle. A grant that was not served stays with its requester (so a
 // multiplexed stream keeps its payload stable) as long as that requester keeps asking.
 module hca_rr_arb #(
-  parameter int unsigned N = 2,
+  parameter int unsigned N     = 2,
+  parameter bit          Chain = N > 10,   // by carries; else by LUTs: no way into a chain and out of it again
   localparam int unsigned IdxW = (N > 1) ? $clog2(N) : 1
 ) (
   input  logic            clk_i,
@@ -14,16 +15,32 @@ module hca_rr_arb #(
 );
 
   logic [N-1:0] mask_q;  // requesters with priority in this round
-  logic [N-1:0] masked, masked_neg, req_neg, grant, from_grant;
+  logic [N-1:0] masked, grant, from_grant;
   logic         none;    // of this round
 
-  // Side by side, and selected at the end. A negated number is the same up to its lowest set bit, the opposite above
-  // it, and has a carry if there is none.
-  assign masked             = req_i & mask_q;
-  assign {none, masked_neg} = {1'b0, ~masked} + 1'b1;
-  assign req_neg            = ~req_i + 1'b1;
-  assign grant      = none ? req_i & req_neg : masked & masked_neg;   // lowest set bit
-  assign from_grant = none ? req_i | req_neg : masked | masked_neg;   // and all above it
+  assign masked = req_i & mask_q;
+
+  // Lowest set bit, and all above it, of both side by side, and selected at the end.
+  if (!Chain) begin : gen_luts
+    logic [N-1:0] from_req, from_masked;
+
+    for (genvar i = 0; i < int'(N); i++) begin : gen_from
+      assign from_req[i]    = |req_i[i:0];
+      assign from_masked[i] = |masked[i:0];
+    end
+    assign none       = !from_masked[N-1];
+    assign from_grant = none ? from_req : from_masked;
+    assign grant      = from_grant & ~(from_grant << 1);
+  end else begin : gen_chain
+    // A negated number is the same up to its lowest set bit, the opposite above it, and has a carry if there is none.
+    logic [N-1:0] masked_neg, req_neg;
+
+    assign {none, masked_neg} = {1'b0, ~masked} + 1'b1;
+    assign req_neg            = ~req_i + 1'b1;
+    assign grant              = none ? req_i & req_neg : masked & masked_neg;
+    assign from_grant         = none ? req_i | req_neg : masked | masked_neg;
+  end
+
   assign grant_o    = grant;
 
   hca_onehot_index #(

@@ -190,7 +190,9 @@ module hca_link
     .recovery_i(recovery), .downed_i(downed), .busy_o(counts), .event_o, .stat_addr_i, .stat_data_o
   );
 
-  assign busy_o = tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || tx_fill != '0 || rx_fill != '0 ||
-                  fcp_busy || ctl_valid || counts || pfc_paused != '0 || cfg.state == LinkDefer;
+  always_ff @(posedge clk_i) begin
+    busy_o <= rst_i || tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || tx_fill != '0 || rx_fill != '0 ||
+              fcp_busy || ctl_valid || counts || pfc_paused != '0 || cfg.state == LinkDefer;
+  end
 
 endmodule

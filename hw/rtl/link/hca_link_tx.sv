@@ -109,7 +109,7 @@ module hca_link_tx
   logic [Rings-1:0][PacketW-1:0] head_bytes;
   logic [Rings-1:0][FillW-1:0]   fill;
   logic [Rings-1:0][BlocksW-1:0] head_blocks;
-  logic [NumVls-1:0]             head_stale;     // its QP sends everything again since
+  logic [NumVls-1:0]             head_stale, head_drop;   // its QP sends everything again since
   logic                          pop, drop, drop_busy, rd_en, rd_hold, too_long;
   logic [Rings-1:0]              pops, drops, gone;   // the same of each ring; either
   logic [RingW-1:0]              pop_ring, drop_ring_q, rd_ring;
@@ -122,7 +122,7 @@ module hca_link_tx
   ) u_queue (
     .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .wr_round_i(mac_round_i), .round_i,
     .room_o(room), .wait_o(door_shut), .long_o(too_long), .head_valid_o(head_valid), .head_bytes_o(head_bytes),
-    .head_blocks_o(head_blocks), .head_stale_o(head_stale), .pop_i(pops), .drop_i(drops),
+    .head_blocks_o(head_blocks), .head_stale_o(head_stale), .head_drop_o(head_drop), .pop_i(pops), .drop_i(drops),
     .drop_ring_i(drop_ring_q), .busy_o(drop_busy),
     .rd_en_i(rd_en), .rd_ring_i(rd_ring), .hold_o(rd_hold), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
   );
@@ -320,13 +320,6 @@ module hca_link_tx
   );
 
   // ---- Discards: one ring is looked at per cycle ---------------------------------------------------------
-  logic [Rings-1:0] unused_look;
-  logic [RingW-1:0] look_ring;
-
-  hca_rr_arb #(.N(Rings)) u_look (
-    .clk_i, .rst_i, .req_i(head_valid), .advance_i(!drop_busy), .grant_o(unused_look), .idx_o(look_ring)
-  );
-
   localparam int unsigned LifeW = 22;   // units of 1024 cycles; hoq_life beyond it never expires
 
   logic [9:0]                  tick_q;
@@ -341,7 +334,7 @@ module hca_link_tx
   // None of these waits for room in a ring of data.
   assign at_door = mac_valid_i && first_q && !door_shut && (refuse || discard);
   assign late    = flush || (expires && old_q[drop_ring_q]);
-  assign drop    = head_valid[drop_ring_q] && (late || |(Rings'(head_stale) & (Rings'(1) << drop_ring_q))) &&
+  assign drop    = head_valid[drop_ring_q] && (late || |(Rings'(head_drop) & (Rings'(1) << drop_ring_q))) &&
                    !drop_busy && !door_refused_q && !door_discard_q &&   // one discard a cycle, for the counter
                    !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
                    !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
@@ -355,8 +348,8 @@ module hca_link_tx
       // An empty queue stands still.
       if (head_valid != '0) begin
         tick_q <= tick_q + 1'b1;
-        // None is passed by because the one before it has just lost a packet.
-        if (!drop_busy) drop_ring_q <= look_ring;
+        // None is passed by because the one before it has just lost a packet. Stale ones come in a row.
+        if (!drop_busy && !(drop && !late)) drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
       end
       for (int unsigned r = 0; r < Rings; r++) begin
         if (!head_valid[r] || gone[r]) age_q[r] <= '0;

@@ -36,7 +36,7 @@ module hca_ack_look
   // ---- A response ----------------------------------------------------------------------------------
   // It is a packet, and its row comes behind the cycle that the job begins in.
   logic [31:0] offset, most;           // bytes: in front of it, in a full packet
-  logic [31:0] sums, carries;          // of offset and payload, if they come to the row's length
+  logic [31:0] upto;                   // behind it
   logic        is_last, row_at, is_rest, is_most;
 
   assign row_at  = is_atomic(row_i.opcode);
@@ -44,10 +44,9 @@ module hca_ack_look
   assign most    = 32'(mtu_bytes(ctx_i.path_mtu));
   assign is_last = rxd_i.psn == row_i.last_psn;
   assign is_most = 32'(rxd_i.payload_bytes) == most;
-  // Bit by bit, without an adder behind the offset: each carry that the sum shows must be there.
-  assign sums    = offset ^ 32'(rxd_i.payload_bytes) ^ row_i.len_bytes;
-  assign carries = (offset & 32'(rxd_i.payload_bytes)) | ((offset | 32'(rxd_i.payload_bytes)) & ~row_i.len_bytes);
-  hca_same #(.Width(32)) u_is_rest (.a_i(sums), .b_i({carries[30:0], 1'b0}), .same_o(is_rest));
+  // From registers, while the row comes out of its RAM.
+  assign upto    = offset + 32'(rxd_i.payload_bytes);
+  hca_same #(.Width(32)) u_is_rest (.a_i(row_i.len_bytes), .b_i(upto), .same_o(is_rest));
 
   logic rest_none;
   hca_same #(.Width(24)) u_rest_none (.a_i(row_i.last_psn), .b_i(st_i.una_psn), .same_o(rest_none));
@@ -88,6 +87,6 @@ module hca_ack_look
   end
 
   logic unused_in;
-  assign unused_in = ^{now_job_i, job_i, first_i, now_mark_i, now_ctx_i, ctx_i, rxd_i, row_i, st_i, since, carries[31]};
+  assign unused_in = ^{now_job_i, job_i, first_i, now_mark_i, now_ctx_i, ctx_i, rxd_i, row_i, st_i, since};
 
 endmodule
