@@ -14,7 +14,7 @@ module fv_tx_head
   input logic               out_ready_i
 );
   logic               rst_q = 1'b1;
-  logic               in_ready, out_valid, out_stale, present, came_stale_q, came_ours_q, stale_q, in_stale, out_drop;
+  logic               in_ready, out_valid, out_stale, present, came_stale_q, came_ours_q, stale_q, in_stale;
   logic [PacketW-1:0] out_bytes;
   logic [BlocksW-1:0] out_blocks;
   logic [QpW-1:0]     qpn_q;              // any QP, for ever
@@ -29,7 +29,7 @@ module fv_tx_head
   hca_tx_head u_dut (
     .clk_i, .rst_i(rst_q), .round_i(begins_q), .in_valid_i, .in_ready_o(in_ready), .in_bytes_i, .in_round_i,
     .in_stale_i(in_stale), .out_valid_o(out_valid), .out_ready_i, .out_bytes_o(out_bytes), .out_blocks_o(out_blocks),
-    .out_stale_o(out_stale), .out_drop_o(out_drop)
+    .out_stale_o(out_stale)
   );
 
   fv_order #(.Width(PacketW), .SeqW(3)) u_order (
@@ -77,7 +77,6 @@ module fv_tx_head
         if (age == '0) begin
           a_data:  assert (out_valid && out_bytes == word && out_blocks == blocks_of(word));
           a_stale: assert (out_stale == stale_q);
-          a_drop:  assert (!out_drop || stale_q);
           h_head:  assert (u_dut.head_q.round == round_q);
           if (u_dut.head_came_q) h_head_came: assert (came_ours_q && came_stale_q == stale_q);
         end else begin

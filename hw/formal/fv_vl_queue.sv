@@ -44,7 +44,7 @@ module fv_vl_queue #(
     .RoomBlocks(RoomBlocks), .Vl15Room(RoomBlocks)
   ) u_dut (
     .clk_i, .rst_i(rst_q), .wr_i(Rings'(wr_i) << wr_ring_i), .wr_ring_i, .wr_beat_i, .wr_round_i, .round_i,
-    .room_o(room), .wait_o(shut), .long_o(too_long), .head_stale_o(), .head_drop_o(),
+    .room_o(room), .wait_o(shut), .long_o(too_long), .head_stale_o(),
     .head_valid_o(head_valid), .head_bytes_o(head_bytes), .head_blocks_o(blocks_o), .pop_i(Rings'(pop_i) << pop_ring_i),
     .drop_i(Rings'(drop_i) << pop_ring_i), .drop_ring_i(pop_ring_i), .busy_o(busy), .rd_en_i, .rd_ring_i, .hold_o(hold),
     .rd_beat_o(), .fill_o(fill)

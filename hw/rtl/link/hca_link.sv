@@ -190,8 +190,10 @@ module hca_link
     .recovery_i(recovery), .downed_i(downed), .busy_o(counts), .event_o, .stat_addr_i, .stat_data_o
   );
 
+  logic [31:0] filled_q;   // rings with something in them
   always_ff @(posedge clk_i) begin
-    busy_o <= rst_i || tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || tx_fill != '0 || rx_fill != '0 ||
+    for (int unsigned v = 0; v < 16; v++) filled_q[2*v +: 2] <= {tx_fill[v] != '0, rx_fill[v] != '0};
+    busy_o <= rst_i || tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || filled_q != '0 ||
               fcp_busy || ctl_valid || counts || pfc_paused != '0 || cfg.state == LinkDefer;
   end
 

@@ -109,7 +109,7 @@ module hca_link_tx
   logic [Rings-1:0][PacketW-1:0] head_bytes;
   logic [Rings-1:0][FillW-1:0]   fill;
   logic [Rings-1:0][BlocksW-1:0] head_blocks;
-  logic [NumVls-1:0]             head_stale, head_drop;   // its QP sends everything again since
+  logic [NumVls-1:0]             head_stale;     // its QP sends everything again since
   logic                          pop, drop, drop_busy, rd_en, rd_hold, too_long;
   logic [Rings-1:0]              pops, drops, gone;   // the same of each ring; either
   logic [RingW-1:0]              pop_ring, drop_ring_q, rd_ring;
@@ -122,7 +122,7 @@ module hca_link_tx
   ) u_queue (
     .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .wr_round_i(mac_round_i), .round_i,
     .room_o(room), .wait_o(door_shut), .long_o(too_long), .head_valid_o(head_valid), .head_bytes_o(head_bytes),
-    .head_blocks_o(head_blocks), .head_stale_o(head_stale), .head_drop_o(head_drop), .pop_i(pops), .drop_i(drops),
+    .head_blocks_o(head_blocks), .head_stale_o(head_stale), .pop_i(pops), .drop_i(drops),
     .drop_ring_i(drop_ring_q), .busy_o(drop_busy),
     .rd_en_i(rd_en), .rd_ring_i(rd_ring), .hold_o(rd_hold), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
   );
@@ -326,18 +326,27 @@ module hca_link_tx
   logic [Rings-1:0][LifeW-1:0] age_q;
   logic [LifeW-1:0]            life;
   logic [Rings-1:0]            old_q;
-  logic                        expires, flush, late, at_door, door_refused_q, door_discard_q;
+  logic [Rings-1:0]            late, due;         // a head's life is over, or the port shut; it is not to leave
+  logic [RingW-1:0]            drop_ring;
+  logic                        expires, stays, due_q, late_q, at_door, door_refused_q, door_discard_q;
 
   assign expires = 32'(cfg_i.hoq_life) < LifeW - 1;
   assign life    = LifeW'(1) << cfg_i.hoq_life;
-  assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
   // None of these waits for room in a ring of data.
   assign at_door = mac_valid_i && first_q && !door_shut && (refuse || discard);
-  assign late    = flush || (expires && old_q[drop_ring_q]);
-  assign drop    = head_valid[drop_ring_q] && (late || |(Rings'(head_drop) & (Rings'(1) << drop_ring_q))) &&
-                   !drop_busy && !door_refused_q && !door_discard_q &&   // one discard a cycle, for the counter
-                   !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
-                   !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
+  for (genvar r = 0; r < int'(Rings); r++) begin : gen_due
+    assign late[r] = ((r == int'(NumVls)) ? cfg_i.state == LinkDown : !data_ok) || (expires && old_q[r]);
+    assign due[r]  = head_valid[r] && (late[r] || 1'(Rings'(head_stale) >> r));
+  end
+
+  // Whose turn is next, and whether its head is due, is known a cycle before: one that was chosen meanwhile is in sel.
+  // An empty queue stands still; none is passed by because the one before it has just lost a packet; stale ones come in
+  // a row. One discard a cycle, for the counter.
+  assign stays     = drop_busy || head_valid == '0 || (drop && !late_q);
+  assign drop_ring = (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
+  assign drop      = due_q && !drop_busy && !door_refused_q && !door_discard_q &&
+                     !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
+                     !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -345,12 +354,8 @@ module hca_link_tx
       drop_ring_q <= '0;
       age_q       <= '0;
     end else begin
-      // An empty queue stands still.
-      if (head_valid != '0) begin
-        tick_q <= tick_q + 1'b1;
-        // None is passed by because the one before it has just lost a packet. Stale ones come in a row.
-        if (!drop_busy && !(drop && !late)) drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
-      end
+      if (head_valid != '0) tick_q <= tick_q + 1'b1;
+      if (!stays) drop_ring_q <= drop_ring;
       for (int unsigned r = 0; r < Rings; r++) begin
         if (!head_valid[r] || gone[r]) age_q[r] <= '0;
         else if (tick_q == '1 && running && !(&age_q[r])) age_q[r] <= age_q[r] + 1'b1;
@@ -358,6 +363,8 @@ module hca_link_tx
         old_q[r] <= head_valid[r] && age_q[r] > life && !gone[r];
       end
     end
+    due_q  <= !rst_i && (stays ? due[drop_ring_q] : due[drop_ring]);
+    late_q <= stays ? late[drop_ring_q] : late[drop_ring];
     // The discards of the door are counted a cycle later, so that none of a ring waits for the decision there.
     door_refused_q <= !rst_i && at_door && refuse;
     door_discard_q <= !rst_i && ((at_door && !refuse) || too_long);
@@ -392,7 +399,7 @@ module hca_link_tx
     ev_o.blocks  = pop_blocks;
     ev_o.ctl     = ctl_go;
     ev_o.refused = door_refused_q;
-    ev_o.discard = door_discard_q || (drop && late);
+    ev_o.discard = door_discard_q || (drop && late_q);
   end
 
 endmodule

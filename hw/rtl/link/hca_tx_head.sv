@@ -21,8 +21,7 @@ module hca_tx_head
   input  logic               out_ready_i,
   output logic [PacketW-1:0] out_bytes_o,
   output logic [BlocksW-1:0] out_blocks_o,
-  output logic               out_stale_o,
-  output logic               out_drop_o    // it is, for a cycle at least: for who throws it away
+  output logic               out_stale_o
 );
 
   typedef struct packed {
@@ -72,6 +71,5 @@ module hca_tx_head
   assign out_bytes_o  = head_q.bytes;
   assign out_blocks_o = head_q.blocks;
   assign out_stale_o  = head_stale_q || (head_came_q && in_stale_i);
-  assign out_drop_o   = head_stale_q;
 
 endmodule

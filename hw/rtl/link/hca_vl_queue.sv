@@ -36,7 +36,6 @@ module hca_vl_queue
   output logic [Rings-1:0][PacketW-1:0] head_bytes_o,
   output logic [Rings-1:0][BlocksW-1:0] head_blocks_o,
   output logic [NumVls-1:0]             head_stale_o,    // it need not leave: hca_tx_head
-  output logic [NumVls-1:0]             head_drop_o,     // a cycle later: and may be dropped as such
   input  logic [Rings-1:0]              pop_i,           // of one ring in all, pop_i or drop_i; its head is valid
   input  logic [Rings-1:0]              drop_i,
   input  logic [RingW-1:0]              drop_ring_i,     // the number of what drop_i may name
@@ -136,8 +135,7 @@ module hca_vl_queue
       .in_bytes_i  (fetch_bytes), .in_round_i(fetch_round), .in_stale_i(stale),
       .out_valid_o (head_valid_o[v]),
       .out_ready_i (pop_i[v] || drop_i[v]),
-      .out_bytes_o (head_bytes_o[v]), .out_blocks_o(head_blocks_o[v]), .out_stale_o(head_stale_o[v]),
-      .out_drop_o  (head_drop_o[v])
+      .out_bytes_o (head_bytes_o[v]), .out_blocks_o(head_blocks_o[v]), .out_stale_o(head_stale_o[v])
     );
   end
 
