@@ -1,4 +1,4 @@
-"""hca_link_tx, rounds of sending: what a QP sends again need not leave first, and nothing else is lost. REL-6, REL-12."""
+"""hca_link_tx, rounds of sending: what a QP sends again need not leave first, and nothing else is lost. REL-1, REL-16."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from tx_bench import Tx
 ROUND = struct("tx_round_t")
 VLS, QPS = 8, 12
 SIZES = (30, 94, 106, 300, 1054, 2078, 4126)
-# A head may be chosen unseen until it has been looked at: one chosen, one that is read, one between; and the FIFO behind.
+# One is read, one is chosen, one is chosen while its round is told; and the FIFO behind the rings.
 UNSEEN, IN_FIFO = 3, 6
 
 
@@ -136,8 +136,8 @@ async def what_is_asked_for_is_next(dut):
 
 @cocotb.test()
 async def at_any_time(dut):
-    """Many QPs, rings, sizes, packets of nobody, a cable that stalls, and rounds that begin at any moment: none but stale
-    ones are lost, all others leave in their order; and of the stale ones many do not."""
+    """Many QPs, rings, sizes, packets of nobody, a cable that stalls, and rounds that begin at any moment: none but
+    stale ones are lost, all others leave in their order; and of the stale ones many do not."""
     spared = told = 0
     for seed in range(1, 13):
         tx = await Rounds(dut, seed, ib=seed % 2, rate=(1.0, 0.5, 0.9)[seed % 3]).start()
