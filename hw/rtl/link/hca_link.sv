@@ -191,10 +191,12 @@ module hca_link
   );
 
   logic [31:0] filled_q;   // rings with something in them
+  logic        waits_q;    // flow control
   always_ff @(posedge clk_i) begin
     for (int unsigned v = 0; v < 16; v++) filled_q[2*v +: 2] <= {tx_fill[v] != '0, rx_fill[v] != '0};
-    busy_o <= rst_i || tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || filled_q != '0 ||
-              fcp_busy || ctl_valid || counts || pfc_paused != '0 || cfg.state == LinkDefer;
+    waits_q <= fcp_busy || ctl_valid;
+    busy_o  <= rst_i || tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || filled_q != '0 ||
+               waits_q || counts || pfc_paused != '0 || cfg.state == LinkDefer;
   end
 
 endmodule

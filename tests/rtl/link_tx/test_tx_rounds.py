@@ -1,4 +1,4 @@
-"""hca_link_tx, rounds of sending: what a QP sends again need not leave first, and nothing else is lost. REL-1, REL-16."""
+"""hca_link_tx, rounds of sending: what a QP sends again need not leave, and nothing else is lost. REL-1, REL-16."""
 
 import sys
 from pathlib import Path
