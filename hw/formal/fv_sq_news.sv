@@ -41,8 +41,9 @@ module fv_sq_news
   logic [23:0] entries;
   logic [31:0] behind_first;
 
-  assign ack = '{init: init_i, halt: halt_i, seq: ack_seq_i, again: count_i, una_wqe: una_wqe_i[WqeIndexBits-1:0],
-                 una_first_psn: first_psn_i[23:0], una_psn: una_psn_i[23:0], rd_done: '0, credit: '0};
+  assign ack = '{init: init_i, halt: halt_i, seq: ack_seq_i, again: count_i, round: '0,
+                 una_wqe: una_wqe_i[WqeIndexBits-1:0], una_first_psn: first_psn_i[23:0],
+                 una_psn: una_psn_i[23:0], rd_done: '0, credit: '0};
   assign dyn = '{err: err_i, retx: retx_i, seq: dyn_seq_i, wqe: wqe_i[WqeIndexBits-1:0], started: started_i,
                  psn: psn_i[23:0], offset: offset_i, local_op: 1'b0, rd_issued: '0};
 
