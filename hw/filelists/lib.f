@@ -4,6 +4,7 @@ hw/rtl/lib/hca_fifo.sv
 hw/rtl/lib/hca_skid.sv
 hw/rtl/lib/hca_part_clock.sv
 hw/rtl/lib/hca_ram_1r1w.sv
+hw/rtl/lib/hca_ram_deep.sv
 hw/rtl/lib/hca_ram_words.sv
 hw/rtl/lib/hca_onehot_index.sv
 hw/rtl/lib/hca_low_index.sv

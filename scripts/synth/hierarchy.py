@@ -28,8 +28,8 @@ LEAST = (*DEFINES, "HCA_FEATURES=0", "HCA_NUM_FUNCS=4", "HCA_SMALL_POOLS")
 WIRING = frozenset({"hca_core", "hca_ports"})
 # Small cells with dozens of widths: they count where they are used, and are no blocks unless asked for by name.
 CELLS = frozenset({
-    "hca_fifo", "hca_fork", "hca_low_index", "hca_onehot_index", "hca_ram_1r1w", "hca_ram_words", "hca_rr_arb",
-    "hca_skid",
+    "hca_fifo", "hca_fork", "hca_low_index", "hca_onehot_index", "hca_ram_1r1w", "hca_ram_deep", "hca_ram_words",
+    "hca_rr_arb", "hca_skid",
 })
 
 SIZE_OF_LITERAL = r"^\d+'d"

@@ -94,12 +94,19 @@ module hca_dma_rd_port
   logic [BeatW-1:0] in_beat;
 
   logic             in_valid, in_last;
+  logic [Tags-1:0]  comes;               // a beat of this tag: each by itself, for to look it up by the number is long
 
   // Late answers are nobody's.
   assign in_tag   = TagW'(mrsp_tag_i);
   assign in_beat  = begun_q[in_tag] ? count_q[in_tag] : '0;
   assign in_valid = mrsp_valid_i && !resting[in_tag];
   assign in_last  = in_valid && mrsp_i.last;
+
+  always_comb begin
+    for (int unsigned t = 0; t < Tags; t++) begin
+      comes[t] = mrsp_valid_i && in_tag == TagW'(t) && !resting[t] && !expire[t];
+    end
+  end
 
   hca_dma_rd_age #(
     .Tags(Tags)
@@ -129,7 +136,7 @@ module hca_dma_rd_port
         begun_q <= begun_q & ~expire;
         lost_q  <= lost_q | expire;
       end
-      if (in_valid && !expire[in_tag]) begun_q[in_tag] <= !mrsp_i.last;
+      for (int unsigned t = 0; t < Tags; t++) if (comes[t]) begun_q[t] <= !mrsp_i.last;
       if (sent) lost_q[tag] <= 1'b0;
     end
   end
@@ -138,7 +145,7 @@ module hca_dma_rd_port
     if (in_valid) count_q[in_tag] <= in_beat + 1'b1;
     if (in_last) last_beat_q[in_tag] <= in_beat;
     if (tick_i) err_q <= err_q | expire;
-    if (in_valid && !expire[in_tag]) err_q[in_tag] <= mrsp_i.err || (err_q[in_tag] && begun_q[in_tag]);
+    for (int unsigned t = 0; t < Tags; t++) if (comes[t]) err_q[t] <= mrsp_i.err || (err_q[t] && begun_q[t]);
   end
 
   // ---- Responses out -----------------------------------------------------------------------------

@@ -18,13 +18,13 @@ module hca_first #(
     logic [N-1:0] beaten;   // by another one
     for (genvar j = 0; j < int'(N); j++) begin : gen_other
       if (i < j) begin : gen_compare
-        logic sooner;
-        assign sooner     = order_i[j] < order_i[i];
-        assign beaten[j] = valid_i[j] && sooner;
+        logic sooner;   // one that is not valid is behind all that are: a bit more of the comparison
+        assign sooner    = {!valid_i[j], order_i[j]} < {!valid_i[i], order_i[i]};
+        assign beaten[j] = sooner;
       end else if (i == j) begin : gen_self
         assign beaten[j] = 1'b0;
       end else begin : gen_compared
-        assign beaten[j] = valid_i[j] && !gen_time[j].gen_other[i].gen_compare.sooner;
+        assign beaten[j] = !gen_time[j].gen_other[i].gen_compare.sooner;
       end
     end
     assign first[i] = valid_i[i] && beaten == '0;

@@ -91,18 +91,20 @@ module hca_id_queues #(
   assign here         = (wanted & sort_at_q) != '0;
   assign pop_here     = pop_i && pop_queue_i == sort_queue_q;
   assign sort_queue_o = sort_queue_q;
-  assign sort_valid_o = sorting_q && !check_q && (valid_o & sort_at_q) != '0;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       wanted_q     <= '0;
       sorting_q    <= 1'b0;
       start_q      <= 1'b0;
+      sort_valid_o <= 1'b0;
       check_q      <= 1'b0;
       sort_queue_q <= '0;
       sort_at_q    <= Queues'(1);
     end else begin
       start_q  <= here && !sorting_q && !start_q;
+      // It offers one still: none of it is popped now.
+      sort_valid_o <= sorting_q && !check_q && !pop_here && (valid_o & sort_at_q) != '0;
       wanted_q <= (start_q ? wanted & ~sort_at_q : wanted) | sort_i;
       check_q  <= pop_here;
       // It may have run empty since it was found.

@@ -269,9 +269,11 @@ module hca_lines
       StRow: begin
         state_d      = StIdle;
         later_drains = 1'b0;
-        if (row_ram.busy || (row_ram.drain && (same ? want_q.kind != MissFill : !drains_q))) requeue = 1'b1;
-        else if (same && is_dropped(want_q)) state_d = StAsk;
-        else if (same) state_d = (want_q.kind == MissFill) ? StIdle : StAgain;
+        if (same) begin
+          if (row_ram.busy || (row_ram.drain && want_q.kind != MissFill)) requeue = 1'b1;
+          else if (is_dropped(want_q)) state_d = StAsk;
+          else if (want_q.kind != MissFill) state_d = StAgain;
+        end else if (row_ram.busy || (row_ram.drain && !drains_q)) requeue = 1'b1;
         else if (!row_ram.who.valid) state_d = StBegin;
         else if (!row_ram.who.may_rest && is_parked(want_q)) state_d = StAgain;   // it misses once more, and is dropped
         else if (!row_ram.who.may_rest) tells = 1'b1;

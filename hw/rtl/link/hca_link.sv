@@ -191,12 +191,13 @@ module hca_link
   );
 
   logic [31:0] filled_q;   // rings with something in them
-  logic        waits_q;    // flow control
+  logic        waits_q, moved_q;    // flow control; a packet may have, of which hca_fcp_tx knows a cycle later
   always_ff @(posedge clk_i) begin
     for (int unsigned v = 0; v < 16; v++) filled_q[2*v +: 2] <= {tx_fill[v] != '0, rx_fill[v] != '0};
     waits_q <= fcp_busy || ctl_valid;
+    moved_q <= rst_i || phy_rx_valid_i || filled_q != '0;
     busy_o  <= rst_i || tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || filled_q != '0 ||
-               waits_q || counts || pfc_paused != '0 || cfg.state == LinkDefer;
+               moved_q || waits_q || counts || pfc_paused != '0 || cfg.state == LinkDefer;
   end
 
 endmodule

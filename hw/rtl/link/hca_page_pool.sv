@@ -127,6 +127,7 @@ module hca_page_pool #(
   logic [RingW-1:0]  give_ring_q, drop_ring_q;
   logic [CountW-1:0] drop_blocks_q;
   logic [LeftW-1:0]  walk_left_q, drop_pages;
+  logic              walks_q;                // some are left
 
   assign next_page = next_mem[give_page_q];
   assign same      = give_q && !walked_q && give_ring_q == rd_ring_i;
@@ -134,13 +135,13 @@ module hca_page_pool #(
   assign rd_off    = rd_off_q[rd_ring_i];
   assign rd_at_o   = {rd_page, rd_off};
   assign leave     = rd_i && rd_off == '1;
-  assign walk      = walk_left_q != '0 && !leave;
+  assign walk      = walks_q && !leave;
   assign walk_last = walk && walk_left_q == LeftW'(1);
   assign walk_page = walked_q ? next_page : walk_page_q;
 
   assign {drop_pages, drop_off} = (LeftW + OffW)'(drop_blocks_q) + (LeftW + OffW)'(rd_off_q[drop_ring_q]);
-  assign busy_o = drop_q || walk_left_q != '0 || walked_q;
-  assign hold_o = (drop_q || ((walk_left_q != '0 || walked_q) && walks_drop_q)) && drop_ring_q == rd_ring_i;
+  assign busy_o = drop_q || walks_q || walked_q;
+  assign hold_o = (drop_q || ((walks_q || walked_q) && walks_drop_q)) && drop_ring_q == rd_ring_i;
 
   always_ff @(posedge clk_i) begin
     if (take) next_mem[at_page] <= head_q;
@@ -156,6 +157,7 @@ module hca_page_pool #(
     if (rst_i) begin
       drop_q      <= 1'b0;
       walk_left_q <= '0;
+      walks_q     <= 1'b0;
       walked_q    <= 1'b0;
       give_q      <= 1'b0;
       undo_q      <= 1'b0;
@@ -167,11 +169,11 @@ module hca_page_pool #(
       if (wr_i) taken_q <= fills ? taken + 1'b1 : taken;
       if (undo_i) undo_q <= taken_q != '0;
       // A drop goes before what was undone.
-      if (drop_q) walk_left_q <= drop_pages;
+      if (drop_q) {walk_left_q, walks_q} <= {drop_pages, drop_pages != '0};
       else if (undo_q && !busy_o && !drop_i) begin
-        walk_left_q <= taken_q;
-        undo_q      <= 1'b0;
-      end else if (walk) walk_left_q <= walk_left_q - 1'b1;
+        {walk_left_q, walks_q} <= {taken_q, taken_q != '0};
+        undo_q                 <= 1'b0;
+      end else if (walk) {walk_left_q, walks_q} <= {walk_left_q - 1'b1, !walk_last};
     end
     give_ring_q <= rd_ring_i;
     give_page_q <= leave ? rd_page : walk_page;

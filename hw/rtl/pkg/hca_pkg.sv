@@ -340,8 +340,8 @@ package hca_pkg;
     logic           atomic;     // read only: an atomic's. Syndrome of a NAK: memory could not be read
     logic           cas;        // atomic only: compare and swap, not fetch and add
     logic           stores;     // atomic only: ATOMIC WRITE, with cas FLUSH; its answer is a READ response without data
-    logic           again;      // atomic only: it was executed before, its result is in store
-    logic           aside;      // read only: of a QP with selective repeat, and asked for again
+    logic           again;      // read only: it has come before. An atomic was executed then, its result is in store
+    logic           aside;      // with again: of a QP with selective repeat
     logic [QpW-1:0] qpn;
     logic [23:0]    psn;
     logic [7:0]     syndrome;

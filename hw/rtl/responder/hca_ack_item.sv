@@ -6,7 +6,8 @@ module hca_ack_item
   input  logic        at_end_i,    // the decision: else a WQE in front has completed
   input  logic        deliver_i,   // the response is the oldest one
   input  logic        places_i,    // it stands behind a gap: WQE at_wqe_i
-  input  logic        row_at_i,    // of an atomic
+  input  logic        row_at_i,    // of an atomic; early, with at_end_i
+  input  logic        row_signaled_i,  // the same of row_i.signaled
   input  logic        row_ends_i,
   input  logic        complete_i,
   input  logic        passes_i,    // over a READ whose data has been placed
@@ -60,8 +61,9 @@ module hca_ack_item
       item_o.kind     = RxwReadResp;
       item_o.msg_last = 1'b1;
     end
-    item_o.cqe.valid     = (at_end_i && (fail_i || back_i))
-                           || ((complete_i || (deliver_i && row_ends_i) || (at_end_i && retire_i)) && row_i.signaled);
+    item_o.cqe.valid     = (complete_i && row_i.signaled)
+                           || (at_end_i && (fail_i || back_i
+                                            || (((deliver_i && row_ends_i) || retire_i) && row_signaled_i)));
     item_o.cqe.cqn       = ctx_i.send_cqn;
     item_o.cqe.solicited = 1'b0;
     item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);

@@ -97,11 +97,17 @@ module hca_ack_unit
   end
 
   // ---- Walk ----------------------------------------------------------------------------------------
-  logic walk_on, row_in, row_read, row_at, pend_here, complete;  // row_read: waits for data, row_at: of an atomic
-  logic at_target, at_target_q, at_pend, row_is_all, all_sent;
+  logic walk_on, row_in, row_read, pend_here, complete;  // row_read: waits for data
+  logic at_target, at_first, at_target_q, at_pend, row_is_all, all_sent;
   logic [23:0] target;
-  assign target = idles ? now_job_i.psn + 24'(plain_ack) : target_q;
-  hca_same #(.Width(24)) u_at_target (.a_i(idles ? st_i.una_psn : ack_q.una_psn), .b_i(target), .same_o(at_target));
+  // Of the row, in StEnd: where it is looked at there, it stood there in the cycle before.
+  logic [23:0] row_last_q, row_next_q;    // its last PSN; the one behind it
+  logic        row_at_q, row_signaled_q;
+  logic        row_is_last, row_is_last_q;   // nothing has been sent behind it
+  assign target = now_job_i.psn + 24'(plain_ack);
+  // Where a job begins, for the next cycle; behind it.
+  hca_same #(.Width(24)) u_at_first (.a_i(st_i.una_psn), .b_i(target), .same_o(at_first));
+  hca_same #(.Width(24)) u_at_target (.a_i(ack_q.una_psn), .b_i(target_q), .same_o(at_target));
   hca_same #(.Width(24))           u_all_sent (.a_i(ack_q.una_psn), .b_i(mark_i.psn), .same_o(all_sent));
   hca_same #(.Width(24))           u_row_is_all (.a_i(row_i.last_psn), .b_i(job_q.psn), .same_o(row_is_all));
   hca_same #(.Width(WqeIndexBits)) u_at_pend (.a_i(ack_q.pend_wqe), .b_i(ack_q.una_wqe), .same_o(at_pend));
@@ -109,8 +115,11 @@ module hca_ack_unit
   assign walk_on   = live_q && !void_i && !at_target_q;   // which it has come to is compared a cycle before
   assign row_in    = psn_within(row_i.last_psn, ack_q.una_psn, target_q);
   assign row_read  = row_i.answered;
-  assign row_at    = is_atomic(row_i.opcode);
   assign pend_here = ack_q.pend_valid && at_pend;
+  always_ff @(posedge clk_i) begin
+    {row_last_q, row_next_q} <= {row_i.last_psn, row_i.last_psn + 24'd1};
+    {row_at_q, row_signaled_q, row_is_last_q} <= {is_atomic(row_i.opcode), row_i.signaled, row_is_last};
+  end
   assign complete  = state_q == StWalk && walk_on && row_in && (!row_read || passes_q) && !pend_here;
 
   // ---- READ data behind a gap (selective repeat) -------------------------------------------------------
@@ -196,7 +205,7 @@ module hca_ack_unit
   assign behind_psn = ack_q.una_psn + 24'd1 + (looked_q ? 24'(passed) : '0);
   assign all_here  = passes_q ? all_sent : behind_all;
   // Of the next gap, in the WQE that is the oldest one then: without what has passed, if that is not counted yet.
-  assign rest_hole = hole_of(still, (passes_q ? row_i.last_psn : row_rest) + ~(passes_q ? ack_q.una_psn : 24'(passed))
+  assign rest_hole = hole_of(still, (passes_q ? row_last_q : row_rest) + ~(passes_q ? ack_q.una_psn : 24'(passed))
                                     + 24'(passes_q));
 
   hca_same #(.Width(24)) u_behind_all (.a_i(behind_psn), .b_i(mark_i.psn), .same_o(behind_all));
@@ -276,14 +285,14 @@ module hca_ack_unit
   logic wants, all_over, drained;  // somebody waits for the end of all that is outstanding; it is there; both
   logic none_left, last_row, last_retired;  // nothing is outstanding; nor behind the oldest WQE
   // Not inside a message whose rest is still to be sent. Compared before it is known which of them it will be.
-  logic        begins, none_begun, one_begun, row_is_last;
+  logic        begins, none_begun, one_begun;
   hca_same #(.Width(24))           u_begins (.a_i(ack_q.una_psn), .b_i(ack_q.una_first_psn), .same_o(begins));
   hca_same #(.Width(WqeIndexBits)) u_none_begun (.a_i(ack_q.una_wqe), .b_i(mark_i.wqe), .same_o(none_begun));
   hca_next #(.Width(WqeIndexBits)) u_one_begun (.a_i(ack_q.una_wqe), .b_i(mark_i.wqe), .next_o(one_begun));
   hca_next #(.Width(24))           u_row_is_last (.a_i(row_i.last_psn), .b_i(mark_i.psn), .next_o(row_is_last));
   hca_next #(.Width(WqeIndexBits)) u_pend_next (.a_i(ack_q.una_wqe), .b_i(ack_q.pend_wqe), .next_o(pend_next));
   assign last_retired = all_sent && begins && one_begun;
-  assign last_row     = row_is_last && one_begun;
+  assign last_row     = row_is_last_q && one_begun;
   assign none_left    = all_sent && begins && none_begun;
   assign wants    = ack_q.draining || said.sq_drain;
   assign all_over = deliver ? row_ends && last_row : retire ? last_retired : none_left;
@@ -305,13 +314,13 @@ module hca_ack_unit
     if (probes) {end_st.credit.probe, end_st.dry} = 2'b10;
     if (retire) end_st.credit.limit = base.credit.limit + 1'b1;  // it takes no receive, and no message of the MSN's
     if (deliver) begin
-      end_st.una_psn    = row_ends ? row_i.last_psn + 24'd1 : behind_psn;
+      end_st.una_psn    = row_ends ? row_next_q : behind_psn;
       if (looked_q) end_st.marks = left;
       end_st.retry_left = ctx_i.retry_cnt;
       end_st.rnr_left   = ctx_i.rnr_retry;
       end_st.gap_seen   = 1'b0;
       if (row_ends) begin
-        end_st.una_first_psn = row_i.last_psn + 24'd1;
+        end_st.una_first_psn = row_next_q;
         end_st.una_wqe       = base.una_wqe + 1'b1;
         end_st.rd_done       = base.rd_done + 16'd1;
         end_st.blk_ok        = !ends_block;
@@ -356,7 +365,7 @@ module hca_ack_unit
     end_st.draining = wants && !dead_o && !all_over;
   end
 
-  assign st_o = swift ? swift_st : end_st;
+  assign st_o = (state_q == StWalk) ? swift_st : end_st;   // with done_o: it need not wait for it
 
   assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || path_fails || fail || back
                                  || retire || probes || (tells && same_news));
@@ -373,7 +382,7 @@ module hca_ack_unit
                          syndrome: fail_syndrome, status: back ? job_q.status : fail_status};
 
   // ---- Items ---------------------------------------------------------------------------------------
-  assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_i.signaled);
+  assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_signaled_q);
   assign end_pushed   = at_end && item_ready_i;  // whether there is an item is known late
   assign to_pass      = deliver && looked_q && row_ends && (!passed_only || some_left);
   assign to_second    = deliver && row_ends && ack_q.pend_valid && pend_next && !to_pass;
@@ -385,8 +394,9 @@ module hca_ack_unit
                           log_stride: ctx_i.sq_log_stride, index: found_q ? at_wqe : ack_q.una_wqe};
 
   hca_ack_item u_item (
-    .at_end_i(at_end), .deliver_i(deliver), .places_i(places), .row_at_i(row_at), .row_ends_i(row_ends),
-    .complete_i(complete), .passes_i(passes_q), .retire_i(retire), .back_i(back), .fail_i(fail),
+    .at_end_i(at_end), .deliver_i(deliver), .places_i(places), .row_at_i(row_at_q),
+    .row_signaled_i(row_signaled_q), .row_ends_i(row_ends), .complete_i(complete), .passes_i(passes_q),
+    .retire_i(retire), .back_i(back), .fail_i(fail),
     .frees_i(has_pkt_i && (swift || (at_end && !second_q))), .fail_status_i(fail_status),
     .fail_syndrome_i(fail_syndrome), .job_i(job_q), .rxd_i, .ctx_i, .row_i, .una_wqe_i(ack_q.una_wqe),
     .at_wqe_i(at_wqe), .offset_i(rd_offset), .list_bytes_i(wqe_bytes(ctx_i.sq_log_stride)), .item_o
@@ -466,7 +476,7 @@ module hca_ack_unit
     second_q  <= second_d;
     {looked_q, passes_q, found_q} <= {looked_d, passes_d, found_d};
     if (state_q == StEnd && passes_d && !passes_q) target_q <= behind_psn;
-    at_target_q <= at_target;
+    at_target_q <= idles ? at_first : at_target;
     if (idles) begin
       job_q    <= now_job_i;
       target_q <= target;

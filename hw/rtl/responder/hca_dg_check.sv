@@ -24,15 +24,22 @@ module hca_dg_check
   output resp_st_t       st_o
 );
 
-  logic [12:0] longest;
+  logic [7:0]  fits, fits_eth;   // by the code of an MTU
   logic        good_d, good_q, room_q, room, accept, has_net, unused_in;
   wqe_idx_t    wqe;
 
   assign unused_in = ^{rxd_i, req_i, ctx_i, now_ctx_i, now_st_i, srq_i.xrc};
-  assign good_d = (now_ctx_i.is_raw || (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm}))
-                  && rxd_i.payload_bytes <= longest;
-  assign longest = (now_ctx_i.is_raw && rxd_i.opcode == OpcodeSniffed) ? 13'(MaxKept)
-                   : mtu_bytes(now_ctx_i.path_mtu) + (now_ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0);   // XPORT-4
+  // The MTU comes late: of each that there may be.
+  always_comb begin
+    for (int unsigned m = 0; m < 8; m++) begin
+      fits[m]     = (rxd_i.payload_bytes >> (7 + m)) == '0 || rxd_i.payload_bytes == mtu_bytes(3'(m));   // XPORT-4
+      fits_eth[m] = rxd_i.payload_bytes <= mtu_bytes(3'(m)) + 13'(MaxEthHeaderBytes);
+    end
+    good_d = rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm} && fits[now_ctx_i.path_mtu];
+    if (now_ctx_i.is_raw) begin
+      good_d = (rxd_i.opcode == OpcodeSniffed) ? rxd_i.payload_bytes <= 13'(MaxKept) : fits_eth[now_ctx_i.path_mtu];
+    end
+  end
 
   always_ff @(posedge clk_i) begin
     if (look_i) {good_q, room_q} <= {good_d, now_st_i.rq_ci != rq_pi_i};

@@ -50,7 +50,7 @@ module hca_omt
   own_t           new_own, old, wdata;
   hw_mark_t       new_q;
   logic [MsgBlkW-1:0] alloc_blk;
-  // No lawful opcode has more bits: up to 63 in a row are seven block RAMs of nine.
+  // No lawful opcode has more bits.
   localparam int unsigned OpcodeW = 4;
   localparam int unsigned StoredW = $bits(omt_row_t) - 8 + OpcodeW;
 
@@ -179,7 +179,7 @@ module hca_omt
 
   assign row_o = {row[StoredW-1], (8 - OpcodeW)'(0), row[StoredW-2:0]};
 
-  hca_ram_1r1w #(
+  hca_ram_deep #(
     .Width(StoredW),
     .Depth(MsgBlocks * MsgBlockRows)
   ) u_rows (

@@ -86,10 +86,13 @@ module hca_resp_check
 
   look_t       look_d, look_q;
   marks_t      marks_d, marks_q;
-  logic        in_seq, has_marks, has_marks_q, searches, searches_q, has_masks;
+  logic        in_seq, has_marks, searches, searches_q, has_masks;
+  logic        keeps, keeps_q;      // selective: marks stay
   logic [4:0]  op;
-  logic [12:0] mtu, pay;
+  logic [12:0] pay;
   logic        first, middle, last, only, total_bad, flush_bad;
+  logic        full, over, is_left;   // the payload is as long as the MTU, or longer; it is what is left of a WRITE
+  logic [7:0]  fulls, overs, reth_mosts, left_mosts;   // by the code of an MTU; no more than one
   feth_low_t   feth;
   logic [5:0]  rd_used;
   logic [31:0] rd_full;    // packets of a READ that are full
@@ -110,6 +113,9 @@ module hca_resp_check
   assign searches  = has_marks && !(now_st_i.wr_va == '0 && look_d.in_seq);
   assign late_o    = searches || now_ctx_i.is_xrc;
 
+  // A READ's answer tells of nothing behind it, and a WRITE in several packets needs their place.
+  assign keeps     = has_marks && !look_d.read && !look_d.inv && !(look_d.write && look_d.starts && !look_d.ends);
+
   hca_resp_ahead u_ahead (
     .clk_i,
     .early_i  (now_st_i.wr_va),
@@ -118,17 +124,25 @@ module hca_resp_check
     .near_o   (marks_d.reached), .known_o(marks_d.known), .leads_o(marks_d.leads), .first_o(marks_d.first),
     .passed_o (marks_d.passed), .hole_o(marks_d.hole)
   );
+  hca_same #(.Width(32)) u_is_left (.a_i(now_st_i.wr_left), .b_i(32'(rxd_i.payload_bytes)), .same_o(is_left));
   hca_same #(.Width(24)) u_in_seq (.a_i(now_st_i.epsn), .b_i(rxd_i.psn), .same_o(in_seq));
   assign marks_d.ahead = 7'(between_q) + 7'd1;
 
   always_comb begin
     op       = rxd_i.opcode[4:0];
-    mtu      = mtu_bytes(now_ctx_i.path_mtu);
     pay      = rxd_i.payload_bytes;
     rd_used  = now_st_i.rd_pushed - rd_popped_i;
     // The MTU comes late: what is left for a last packet, of each that there may be.
     rd_full  = (rxd_i.reth_bytes >> 7) >> now_ctx_i.path_mtu;
-    for (int unsigned m = 0; m < 8; m++) rd_ragged[m] = (rxd_i.reth_bytes & ((32'd128 << m) - 32'd1)) != '0;
+    for (int unsigned m = 0; m < 8; m++) begin
+      rd_ragged[m]  = (rxd_i.reth_bytes & ((32'd128 << m) - 32'd1)) != '0;
+      fulls[m]      = pay == mtu_bytes(3'(m));
+      overs[m]      = (pay >> (7 + m)) != '0 && !fulls[m];
+      reth_mosts[m] = (rxd_i.reth_bytes >> (7 + m)) == '0 || rxd_i.reth_bytes == 32'd128 << m;
+      left_mosts[m] = (now_st_i.wr_left >> (7 + m)) == '0 || now_st_i.wr_left == 32'd128 << m;
+    end
+    full = fulls[now_ctx_i.path_mtu];
+    over = overs[now_ctx_i.path_mtu];
     behind   = now_st_i.epsn - rxd_i.psn;
 
     look_d = '0;
@@ -168,17 +182,17 @@ module hca_resp_check
 
     // A WRITE's packets add up to exactly the length in its RETH.
     unique case (1'b1)
-      first:   total_bad = rxd_i.reth_bytes <= 32'(mtu);
+      first:   total_bad = reth_mosts[now_ctx_i.path_mtu];
       only:    total_bad = rxd_i.reth_bytes != 32'(pay);
-      middle:  total_bad = now_st_i.wr_left <= 32'(mtu);
-      default: total_bad = now_st_i.wr_left != 32'(pay);
+      middle:  total_bad = left_mosts[now_ctx_i.path_mtu];
+      default: total_bad = !is_left;
     endcase
     // It needs one of the two types there are; its length is that of no data.
     feth      = rxd_i.swap_add[$bits(feth_low_t)-1:0];
     flush_bad = feth.plt inside {4'd0, [4'd4:4'd15]} || feth.sel[1];
-    look_d.len_bad = ((first || middle) && pay != mtu)
-                     || (last && (pay == '0 || pay > mtu))
-                     || (only && pay > mtu)
+    look_d.len_bad = ((first || middle) && !full)
+                     || (last && (pay == '0 || over))
+                     || (only && over)
                      || (look_d.read && (pay != (look_d.stores ? 13'd8 : has_masks ? 13'(SqWqeMasksBytes) : 13'd0)
                                          || (look_d.flush ? flush_bad : rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.atomic && !look_d.flush && (rxd_i.reth_va[2:0] != '0 || rxd_i.reth_bytes != 32'd8))
@@ -200,7 +214,7 @@ module hca_resp_check
   end
 
   always_ff @(posedge clk_i) begin
-    if (look_i) {look_q, has_marks_q, searches_q} <= {look_d, has_marks, searches};
+    if (look_i) {look_q, keeps_q, searches_q} <= {look_d, keeps, searches};
     if (look_i) between_q <= rxd_i.psn + ~now_st_i.epsn;
     marks_q <= marks_d;
     if (look_i || !searches_q) {marks_q.known, marks_q.passed, marks_q.hole} <= {1'b0, 7'd0, 7'(AheadPsns)};  // none
@@ -209,7 +223,6 @@ module hca_resp_check
   // ---- Stage 2: verdict -----------------------------------------------------------------------------
   logic        accept, fatal, again, lost;  // lost: of a UC message, so all of it is
   logic        places, all_again, few;  // selective: it goes to its place; go-back-N; only some packets are missing
-  logic        keeps;      // and marks stay
   logic        inv_waits;  // a SEND with invalidate is not over: nothing passes it
   logic [7:0]  syndrome, status;
   logic [31:0] offset;  // of this packet's payload in its message
@@ -222,7 +235,7 @@ module hca_resp_check
   logic [4:0]  code;
   assign code = (accept && look_q.ends && (look_q.send || look_q.imm)) ? less_i : credits_i;
   assign acks = apply_i && (accept || look_q.earlier) && !ctx_i.is_uc && !inv_waits && !inv_o && !nak.valid
-                && (look_q.read ? (accept || again) : req_i.ack_req || (accept && keeps && marks_q.passed != '0));
+                && (look_q.read ? (accept || again) : req_i.ack_req || (accept && keeps_q && marks_q.passed != '0));
 
   // The expected PSN behind this packet, and behind those that have come before it; how many are missing there.
   logic [23:0] next_psn;
@@ -230,10 +243,10 @@ module hca_resp_check
   logic        some_left;            // marks behind that PSN
   logic [AheadPsns-1:0] left;
   logic [15:0] seen;
-  assign next_psn = req_i.psn + (look_q.read ? look_q.psns : 24'd1) + (keeps ? 24'(marks_q.passed) : '0);
+  assign next_psn = req_i.psn + (look_q.read ? look_q.psns : 24'd1) + (keeps_q ? 24'(marks_q.passed) : '0);
   // One less, of what is not a READ: what was received last.
   logic [23:0] last_psn;
-  assign last_psn = req_i.psn + (keeps ? 24'(marks_q.passed) : '0);
+  assign last_psn = req_i.psn + (keeps_q ? 24'(marks_q.passed) : '0);
   logic        unused_missing;
   assign unused_missing = ^missing[6:MissingW];
   assign still    = marks_q.hole - marks_q.passed;
@@ -242,8 +255,6 @@ module hca_resp_check
   assign behind_gap = marks_q.leads ? marks_q.ahead : marks_q.first;
   assign missing    = look_q.in_seq ? still : behind_gap;
   assign seen     = look_q.in_seq ? req_i.psn[15:0] + 16'd1 + 16'(marks_q.hole) : req_i.psn[15:0];
-  // A READ's answer tells of nothing behind it, and a WRITE in several packets needs their place.
-  assign keeps    = has_marks_q && !look_q.read && !look_q.inv && !(look_q.write && look_q.starts && !look_q.ends);
 
   assign list_o = '{func: ctx_i.func, base: ctx_i.rq_base, log_size: ctx_i.rq_log_size,
                     log_stride: ctx_i.rq_log_stride, index: wqe};
@@ -289,7 +300,7 @@ module hca_resp_check
         syndrome = AethRnr | 8'(ctx_i.min_rnr_timer);
       end else begin
         accept = 1'b1;
-        if (keeps && some_left) syndrome = (still > MissingMax) ? NakPsnSequence : NakSelective;
+        if (keeps_q && some_left) syndrome = (still > MissingMax) ? NakPsnSequence : NakSelective;
       end
     end else if (apply_i && look_q.earlier) begin
       again = look_q.read && !look_q.len_bad && !look_q.access_bad && look_q.dup_ok
@@ -330,7 +341,7 @@ module hca_resp_check
       if (ctx_i.selective) st_o.wr_va = '0;
     end else if (accept) begin
       st_o.epsn      = next_psn;
-      st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read) + (keeps ? 24'(marks_q.passed) : '0);
+      st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read) + (keeps_q ? 24'(marks_q.passed) : '0);
       st_o.nak_sent  = 1'b0;
       st_o.nak_all   = 1'b0;
       st_o.comm_est_sent = 1'b1;
@@ -347,7 +358,7 @@ module hca_resp_check
         if (look_q.send) st_o.held = ctx_i.has_srq;
       end
       if (pops) st_o.rq_ci = WqeIndexBits'(srq_i.slot);
-      if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps ? left : '0;
+      if (ctx_i.selective && st_o.in_msg != MsgpWrite) st_o.wr_va = keeps_q ? left : '0;
     end else if (places) begin
       st_o.wr_va = marks_with(st_i.wr_va, marks_q.ahead);
     end
@@ -414,7 +425,7 @@ module hca_resp_check
         item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0] || look_q.flush;
         item_o.rsp.stores    = look_q.stores || look_q.flush;
         if (look_q.atomic) item_o.cqe.cqe = cqe_t'(req_i.masks);
-        item_o.rsp.again     = look_q.atomic && again;
+        item_o.rsp.again     = again;
         item_o.rsp.aside     = ctx_i.selective && again;
         item_o.rsp.va        = look_q.atomic ? req_i.swap_add : req_i.reth_va;
         item_o.rsp.rkey      = look_q.atomic ? req_i.compare[63:32] : req_i.reth_rkey;

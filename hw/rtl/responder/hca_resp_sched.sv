@@ -49,8 +49,8 @@ module hca_resp_sched
   localparam int unsigned QueueW = RespQueueW;
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  // StBlock, StMatch, StFind: is an atomic's result here? Of READs asked for aside the last PSN is compared, a cycle
-  // behind the MTU. StLink: the second link of a new job.
+  // StBlock, StMatch, StFind: is an atomic's result here? Of READs that come again it is found where they belong, with
+  // their last PSN, a cycle behind the MTU. StLink: the second link of a new job.
   // StPace: may the QP send already? StRead: its job comes. StResume, StResumed: where does its job go on?
   typedef enum logic [3:0] {
     StPick, StBlock, StMatch, StFind, StRow, StPace, StRead, StLink, StResume, StResumed
@@ -140,7 +140,7 @@ module hca_resp_sched
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe} || last_word;
   // Of a FLUSH there is no result to keep: one that comes again is answered, however old it is.
   assign flush      = rsp_q.cas && rsp_q.stores;
-  assign lost       = rsp_q.again && !found_q && !flush;
+  assign lost       = rsp_q.again && rsp_q.atomic && !found_q && !flush;
   // A NAK acknowledges everything before its PSN, so a repeated request's ACK says nothing new. Only an ACK of that
   // PSN makes the NAK void: the packet has come again.
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
@@ -157,8 +157,8 @@ module hca_resp_sched
   );
 
   always_comb begin
-    job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, last_psn: rsp_last_psn,
-                only: rsp_only, tail: rsp_tail, msn: rsp_q.msn, credits: rsp_q.syndrome[4:0],
+    job_new = '{psn: rsp_q.psn, va: (rsp_q.again && rsp_q.atomic) ? result : rsp_q.va, rkey: rsp_q.rkey,
+                last_psn: rsp_last_psn, only: rsp_only, tail: rsp_tail, msn: rsp_q.msn, credits: rsp_q.syndrome[4:0],
                 atomic: rsp_q.atomic && !rsp_q.stores && !is_nak, failed: rsp_q.atomic && is_nak};
     if (rsp_q.atomic) job_new.rkey = '0;
   end
@@ -191,6 +191,13 @@ module hca_resp_sched
     bytes       <= ends ? job_came.tail : mtu_bytes(ctx.path_mtu);
     has_payload <= !ends || job_came.tail != '0;
   end
+
+  // Who has the turn stays queued, and is pushed again: [0] if its READ packets have passed, [1] if not.
+  logic [1:0] stays, pushes;
+  logic [1:0] acks_on;
+  assign acks_on = {row.ack, row.ack && !(open && ack_free)};
+  assign stays   = {2{alive}} & ({2{has_jobs}} | acks_on);
+  assign pushes  = {2{alive}} & (has_jobs ? {2{!(open && txp_free && seg_free)}} : acks_on);
 
   // Of the list of jobs, which is the last to be known: what becomes of it otherwise.
   logic       takes_job, drops;
@@ -233,10 +240,6 @@ module hca_resp_sched
         row_new.ack  = 1'b0;
         row_new.sent = 1'b0;
       end
-      // It is queued still, and nothing of it goes out now that would queue it later: said without the two ways out,
-      // for whether it may go at all comes late.
-      row_new.queued = alive && (has_jobs || (row.ack && !(open && ack_free && passed)));
-      push           = alive && (has_jobs ? !(open && txp_free && seg_free) : row.ack && !(open && ack_free && passed));
     end
     if (send_read) begin
       row_we           = 1'b1;
@@ -252,6 +255,11 @@ module hca_resp_sched
     if (late) begin
       row_we = 1'b1;
       push   = 1'b1;
+    end
+    // It is queued still, and nothing of it goes out now that would queue it later: said without the two ways out, for
+    // whether it may go at all comes late. Whether its READs have passed comes last, and selects.
+    if (state_q == StRow && ev_q == EvTurn) begin
+      {row_new.queued, push} = passed ? {stays[0], pushes[0]} : {stays[1], pushes[1]};
     end
     if (!row.queued || ev_q == EvTurn) begin
       // Behind the shut SL before the group: others of the group may go on.
@@ -279,7 +287,7 @@ module hca_resp_sched
       if (send_read) seq_q <= seq_q + 16'd1;
       done_seq_q  <= resp_done_seq_i;
       unique case (state_q)
-        StPick:  if (take) state_q <= (grant[EvJob] && (rsp_i.again || rsp_i.aside)) ? StBlock : StRow;
+        StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
         StBlock: state_q <= StMatch;
         StMatch: state_q <= StFind;
         StFind:  state_q <= StRow;
@@ -367,8 +375,8 @@ module hca_resp_sched
   end
 
   hca_resp_list u_list (
-    .list_i(row.jobs), .psn_i(rsp_q.psn), .last_psn_i(job_new.last_psn),
-    .more_i(more_jobs), .new_i(new_place), .aside_i(rsp_q.aside), .aside_last_psn_i(rsp_last_psn_q),
+    .clk_i, .list_i(row.jobs), .fresh_i(!rsp_q.again), .psn_i(rsp_q.psn), .last_psn_i(job_new.last_psn),
+    .more_i(more_jobs), .new_i(new_place), .aside_i(rsp_q.aside), .found_last_psn_i(rsp_last_psn_q),
     .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
     .relink_o(relink), .with_o(jobs_with), .job_psn_i(job.psn), .job_last_psn_i(job.last_psn), .sent_psn_i(read_psn),
     .is_last_i(is_last), .next_i(next_place), .sent_o(jobs_sent), .goes_on_o(goes_on), .resumed_o(jobs_resumed)
@@ -388,6 +396,8 @@ module hca_resp_sched
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i && put_q) assert (new_place == new_place_q) else $error("hca_resp_sched: another place than the row's");
+    if (!rst_i && job_row && !rsp_q.again && has_jobs) assert (!psn_ge(row.jobs.newest_psn, rsp_q.psn))
+      else $error("hca_resp_sched: what has come before is said to be new");
   end
 `endif
 
@@ -399,7 +409,7 @@ module hca_resp_sched
     .clk_i, .rst_i,
     .open_i      ({rate_open_i, sl_open_i}),
     .push_i      (push),
-    .push_open_i (open),
+    .push_open_i (open && !(state_q == StRow && ev_q == EvTurn)),   // who could not go now may wait
     .push_queue_i(row_new.waits_in),
     .push_qpn_i  (qpn_q),
     .due_valid_i (due_valid),

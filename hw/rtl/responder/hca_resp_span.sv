@@ -15,6 +15,7 @@ module hca_resp_span
   localparam int unsigned Mtus = 32'(MtuBytes4096) + 1;
 
   logic                  none, none_q, unused_bits;
+  logic [23:0]           psn_q;
   logic [11:0]           reach_q;   // the last byte
   logic [Mtus-1:0]       only, only_q;
   logic [Mtus-1:0][23:0] last_q;
@@ -31,28 +32,28 @@ module hca_resp_span
   end
 
   // Whole MTUs in all of its bytes, one more if they leave something, and one less: a row of gates in front of one
-  // chain. Of the last byte it would be a chain to find that, and another one.
-  function automatic logic [23:0] last_psn(input logic [23:0] psn, input logic [31:0] len_bytes, input logic no_bytes,
-                                           input logic [2:0] mtu);
+  // chain. Of the last byte it would be a chain to find that, and another one. Without bytes it is the PSN before.
+  function automatic logic [23:0] last_psn(input logic [23:0] psn, input logic [31:0] len_bytes, input logic [2:0] mtu);
     logic [23:0] whole;
     logic        rest;
-    whole = 24'(len_bytes >> mtu_shift(mtu)) & {24{!no_bytes}};
-    rest  = no_bytes || (13'(len_bytes) & (mtu_bytes(mtu) - 13'd1)) != '0;
+    whole = 24'(len_bytes >> mtu_shift(mtu));
+    rest  = (13'(len_bytes) & (mtu_bytes(mtu) - 13'd1)) != '0;
     return ~(psn ^ whole) + {psn[22:0] | whole[22:0], rest};
   endfunction
 
   always_ff @(posedge clk_i) begin
     if (take_i) begin
       none_q  <= none;
+      psn_q   <= rsp_i.psn;
       reach_q <= rsp_i.len_bytes[11:0] - 12'd1;
       for (int unsigned m = 0; m < Mtus; m++) begin
         only_q[m] <= only[m];
-        last_q[m] <= last_psn(rsp_i.psn, rsp_i.len_bytes, none, 3'(m));
+        last_q[m] <= last_psn(rsp_i.psn, rsp_i.len_bytes, 3'(m));
       end
     end
   end
 
-  assign last_psn_o = last_q[path_mtu_i];
+  assign last_psn_o = none_q ? psn_q : last_q[path_mtu_i];
   assign only_o     = only_q[path_mtu_i];
   assign tail_o     = none_q ? '0 : (13'(reach_q) & (mtu_bytes(path_mtu_i) - 13'd1)) + 13'd1;
 

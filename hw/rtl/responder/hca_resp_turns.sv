@@ -74,7 +74,7 @@ module hca_resp_turns
       settle_q     <= turn_valid_q ? 3'(SettleCycles) : settle_q - 3'(settle_q != '0);
     end
     if (!turn_valid_q) turn_qpn_q <= due_valid_i ? due_qpn_i : pick_valid_q ? pop_qpn : push_qpn_i;
-    if (choose) begin
+    if (!pick_valid_q) begin   // whether one is chosen is known late
       pick_at_q   <= sort ? Queues'(1) << sort_queue : grant;
       pick_sort_q <= sort;
     end

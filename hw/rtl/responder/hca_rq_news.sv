@@ -5,7 +5,8 @@
 // end. Nothing depends on it: a requester that hears nothing sends a packet beyond its limit in the end.
 //
 // Timing: a doorbell is looked up in the next cycle, as is what a job has said at its end; further ones wait (busy_o)
-// until news of it has been taken, which is some cycles.
+// until news of it has been taken, which is some cycles. What a job says comes late and is written a cycle later: a
+// doorbell is compared with it until then.
 module hca_rq_news
   import hca_pkg::*;
 (
@@ -25,7 +26,7 @@ module hca_rq_news
 );
 
   logic           crossed_q, ended_q, ended_dry_q, look_q, hit_q, hit_dry_q, dry, found, crosses;
-  logic           take_found, take_crossed;
+  logic           take_found, take_crossed, hit_now, ended_we_q;
   logic           found_q, late_q;   // news of the doorbell that was looked up; of one that crossed a job
   logic [QpW-1:0] look_qpn_q, late_qpn_q, ended_qpn_q;
 
@@ -34,14 +35,15 @@ module hca_rq_news
     .Depth(NumQps)
   ) u_dry (
     .clk_i,
-    .we_i,
-    .waddr_i(qpn_i),
-    .wdata_i(dry_i),
+    .we_i   (ended_we_q),
+    .waddr_i(ended_qpn_q),
+    .wdata_i(ended_dry_q),
     .re_i   (db_i),
     .raddr_i(db_qpn_i),
     .rdata_o(dry)
   );
 
+  assign hit_now      = we_i && qpn_i == db_qpn_i;
   assign found        = look_q && (hit_q ? hit_dry_q : dry);
   assign crosses      = ended_q && ended_dry_q;
   assign busy_o       = look_q || found_q || late_q;
@@ -60,7 +62,8 @@ module hca_rq_news
       found_q   <= found || (found_q && !take_found);
       late_q    <= crosses || (late_q && !take_crossed);
     end
-    {hit_q, hit_dry_q} <= {we_i && qpn_i == db_qpn_i, dry_i};
+    {hit_q, hit_dry_q} <= {hit_now || (ended_we_q && ended_qpn_q == db_qpn_i), hit_now ? dry_i : ended_dry_q};
+    ended_we_q         <= we_i && !rst_i;
     if (db_i) look_qpn_q <= db_qpn_i;
     {ended_dry_q, ended_qpn_q} <= {dry_i, qpn_i};
     if (crosses) late_qpn_q <= ended_qpn_q;

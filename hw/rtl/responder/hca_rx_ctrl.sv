@@ -111,7 +111,7 @@ module hca_rx_ctrl
   rxw_t        item;
   wqe_at_t     list;
   ack_upd_t    ack_upd, resume_upd;
-  rx_ev_t      ev;
+  rx_ev_t      ev, look_ev;
   logic        resume, at_qpc, leaving, leaves, asks;  // the send queue goes on behind its error: from SQE to RTS
 
   assign item_made_o = item_push && item_ready;
@@ -120,12 +120,9 @@ module hca_rx_ctrl
     .clk_i, .rst_i,
     .item_valid_i(item_push), .item_ready_o(item_ready), .item_i(item), .list_i(list), .room_o(room),
     .upd_valid_i(ack_upd_valid || resume), .upd_i(resume ? resume_upd : ack_upd),
-    .ev_valid_i(ev_push), .look_valid_i(look_ev_valid && ev_spare), .ev_spare_o(ev_spare), .ev_i(ev),
-    .ev_gen_i((state_q == StRead) ? ctx.gen : kept_ctx.gen),
-    .rxw_valid_o, .rxw_ready_i, .rxw_o,
-    .list_req_valid_o, .list_req_ready_i, .list_req_o,
-    .ack_upd_valid_o, .ack_upd_ready_i, .ack_upd_o,
-    .ev_valid_o, .ev_ready_i, .ev_o
+    .ev_valid_i(ev_push), .ev_i(ev), .look_valid_i(look_ev_valid), .look_i(look_ev), .ev_spare_o(ev_spare),
+    .ev_gen_i(kept_ctx.gen), .rxw_valid_o, .rxw_ready_i, .rxw_o, .list_req_valid_o, .list_req_ready_i, .list_req_o,
+    .ack_upd_valid_o, .ack_upd_ready_i, .ack_upd_o, .ev_valid_o, .ev_ready_i, .ev_o
   );
 
   // ---- Messages ------------------------------------------------------------------------------------
@@ -142,9 +139,7 @@ module hca_rx_ctrl
     .in_ready_o  ({msg_gather_ready_o, msg_requester_ready_o, msg_doorbell_ready_o, msg_mgmt_ready_o,
                    msg_mw_ready_o, tmr_ready}),
     .in_i        ({msg_gather_i, msg_requester_i, msg_doorbell_i, msg_mgmt_i, msg_mw_i, tmr_msg}),
-    .exec_valid_i(msg_exec_valid_i),
-    .exec_ready_o(msg_exec_ready_o),
-    .exec_i      (msg_exec_i),
+    .exec_valid_i(msg_exec_valid_i), .exec_ready_o(msg_exec_ready_o), .exec_i(msg_exec_i),
     .out_valid_o (msg_valid),
     .out_ready_i (msg_take),
     .out_o       (msg),
@@ -267,8 +262,7 @@ module hca_rx_ctrl
   logic        pkt_ok, is_answer, pkt_read, parked_q;
   logic [4:0]  pkey_index;   // of the packet before
   hca_rx_filter u_filter (
-    .clk_i,
-    .pkey_tbl_i,
+    .clk_i, .pkey_tbl_i,
     .rd_en_i     (pick), .rd_qpn_i(qpn_d),
     .we_i        (qpc_apply), .wr_qpn_i(qpn_q), .qpc_i(qpc_wr_i.qpc), .swap_i(qpc_wr_i.swap), .shut_i,
     .rxd_i, .ctx_i(ctx),
@@ -283,15 +277,19 @@ module hca_rx_ctrl
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
-  logic dup, pkey_viol, qkey_viol, timed_out, dg_full, dg_wrong;
-  assign {pkey_viol, qkey_viol} = {pkt_read && verdict.pkey_viol, pkt_read && verdict.qkey_viol};
-  assign strobes_o = '{port: pkt_read && verdict.stray ? rxd_i.port : ctx.port,  // who is not there has none
-                       qpn: qpn_q, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup, timeout: timed_out,
-                       bad_source: pkt_read && verdict.bad_source,
-                       rewind: ack_upd_valid && ack_upd.rewind, marked: pkt_read && verdict.marked,
-                       cnp: pkt_read && verdict.cnp, qp1_drop: dg_full && ctx.is_gsi,
-                       stray: (pkt_read && verdict.stray) || dg_wrong, dry: dg_full && !ctx.is_gsi};
-  always_ff @(posedge clk_i) if (pkt_read) {drop_q, parked_q, pkt_q} <= {!pkt_ok, park_o, rxd_i};
+  // What is only told of waits a cycle: the job is still the packet's then.
+  rx_verdict_t verdict_q;
+  logic dup, timed_out, dg_full, dg_wrong, answer_q;
+  assign strobes_o = '{port: verdict_q.stray ? pkt_q.port : ctx.port,  // who is not there has none
+                       qpn: qpn_q, pkey_viol: verdict_q.pkey_viol, qkey_viol: verdict_q.qkey_viol, dup: dup,
+                       timeout: timed_out, bad_source: verdict_q.bad_source,
+                       rewind: ack_upd_valid && ack_upd.rewind, marked: verdict_q.marked,
+                       cnp: verdict_q.cnp, qp1_drop: dg_full && ctx.is_gsi,
+                       stray: verdict_q.stray || dg_wrong, dry: dg_full && !ctx.is_gsi};
+  always_ff @(posedge clk_i) begin
+    if (pkt_read) {drop_q, parked_q, answer_q, pkt_q} <= {!pkt_ok, park_o, is_answer, rxd_i};
+    verdict_q <= (pkt_read && !rst_i) ? verdict : '0;
+  end
 
   // ---- Credits ---------------------------------------------------------------------------------------
   logic [4:0] credits, less;
@@ -328,22 +326,24 @@ module hca_rx_ctrl
 
   // ---- Answers and send-side messages -----------------------------------------------------------------
   ack_job_t    ack_job;
-  logic        ack_start, ack_item_valid, ack_dead, ack_ev_valid, msg_to_ack;
+  logic        ack_start, ack_item_valid, ack_dead, ack_ev_valid, msg_to_ack, msg_names, msg_waits, named_q, meant_q;
   rxw_t        ack_item;
   wqe_at_t     ack_list;
   ack_st_t     ack_new;
-  rx_ev_t      ack_ev, look_ev;
+  rx_ev_t      ack_ev;
 
   assign ack_job    = (job_q == JobMsg) ? ack_job_of_msg(qpn_q, msg_q) : ack_job_of_packet(qpn_q, rxd_i);
-  assign msg_to_ack = msg_is_for_ack(msg_q.msg, ctx, st);
+  // A message that names what it is about is compared with the QP's state in a cycle of its own.
+  assign msg_names  = msg_q.msg.kind inside {MsgTimeout, MsgMwDone};
+  assign msg_waits  = state_q == StRead && job_q == JobMsg && msg_names && !named_q;
+  assign msg_to_ack = msg_names ? named_q && meant_q : msg_is_for_ack(msg_q.msg, ctx, st);
   // The verdict on an answer comes too late for the state: of one that is dropped the unit does nothing.
   assign ack_start = state_q == StRead && ((job_q == JobPkt && is_answer) || (job_q == JobMsg && msg_to_ack));
   assign voids     = state_q == StAck && job_q == JobPkt && drop_q;
 
   assign timed_out = ack_start && ack_job.kind == AjTimeout;
   hca_ack_unit u_ack_unit (
-    .clk_i,
-    .rst_i,
+    .clk_i, .rst_i,
     .start_i     (ack_start),
     .now_job_i   (ack_job),
     .void_i      (voids),
@@ -370,8 +370,7 @@ module hca_rx_ctrl
   assign flush_again = kept_ctx.is_err && job_q == JobMsg && msg_q.from_exec && (ack_done || state_q == StMsg);
 
   hca_rx_flush u_flush (
-    .clk_i,
-    .rst_i,
+    .clk_i, .rst_i,
     .start_i   (flush_start), .queue_i(flush_q),
     .first_i   (flush_sq ? st.ack.una_wqe : st.resp.rq_ci),
     // What is in an SRQ is the others'. A target of XRC has no send queue.
@@ -394,7 +393,7 @@ module hca_rx_ctrl
       StIdle, StResp: state_d = pick ? StRead : StIdle;
       StRead: begin
         state_d = StIdle;
-        if (job_q == JobQpc && !qpc_wr_ready_o && !look_done_o) state_d = StRead;
+        if ((job_q == JobQpc && !qpc_wr_ready_o && !look_done_o) || msg_waits) state_d = StRead;
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
         else if (tells) state_d = StTell;
@@ -411,6 +410,8 @@ module hca_rx_ctrl
   always_ff @(posedge clk_i) begin
     state_q  <= rst_i ? StIdle : state_d;
     looked_q <= at_qpc;
+    named_q  <= msg_waits;
+    meant_q  <= msg_is_for_ack(msg_q.msg, ctx, st);
   end
 
   // ---- New state -----------------------------------------------------------------------------------
@@ -474,8 +475,8 @@ module hca_rx_ctrl
   assign list      = (state_q == StAck) ? ack_list : resp_list;
 
   hca_rx_look_ev u_look_ev (
-    .look_i(pkt_read), .verdict_i(verdict), .lines_on_i, .rxd_i, .func_i(ctx.func), .qpn_i(qpn_q),
-    .is_answer_i(is_answer), .valid_o(look_ev_valid), .ev_o(look_ev)
+    .spare_i(ev_spare), .verdict_i(verdict_q), .lines_on_i, .rxd_i(pkt_q), .func_i(kept_ctx.func), .qpn_i(qpn_q),
+    .is_answer_i(answer_q), .valid_o(look_ev_valid), .ev_o(look_ev)
   );
 
   always_comb begin
@@ -486,7 +487,6 @@ module hca_rx_ctrl
         ev_push = !kept_st.dead && msg_live && !refusal_is_loss(msg_q, kept_ctx)
                   && !(is_inv && msg_q.msg.status == WcSuccess);
       end
-      StRead:  {ev, ev_push} = {look_ev, 1'b0};   // look_valid_i
       default: {ev, ev_push} = {resp_ev, resp_act && resp_ev_valid};
     endcase
   end

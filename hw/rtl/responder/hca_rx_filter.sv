@@ -31,7 +31,8 @@ module hca_rx_filter
   } path_t;
 
   path_t path, path_new;
-  logic  alive, here, asks, live, mine, answer, pkey_ok, lid_ok, gids_ok, has_grh, source_ok, is_cnp, unused_in;
+  logic  alive, here, asks, live, mine, answer, pkey_ok, gen_ok, lid_ok, qkey_ok, gids_ok, has_grh, source_ok, is_cnp,
+         unused_in;
 
   assign unused_in = ^{rxd_i, ctx_i, qpc_i};
   assign path_new  = '{qkey: qpc_i.qkey, is_global: qpc_i.is_global, dlid: qpc_i.dlid, sgid: qpc_i.sgid,
@@ -89,12 +90,13 @@ module hca_rx_filter
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_raw ? rxd_i.opcode[7:5] == 3'(ServiceRaw)
                        : ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign alive   = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !stops && ctx_i.rx_ok && !dead_i && rxd_i.kind != RxdEnd;
+  hca_same #(.Width(24 - QpW)) u_gen (.a_i(rxd_i.dest_qpn[23:QpW]), .b_i(ctx_i.gen), .same_o(gen_ok));
+  assign alive   = gen_ok && !stops && ctx_i.rx_ok && !dead_i && rxd_i.kind != RxdEnd;
   assign here    = alive && (ctx_i.is_raw || rxd_i.port == ctx_i.port);
   assign asks    = alive && mine && ctx_i.is_armed && rxd_i.mig_req;
   assign live    = here && mine && !asks;
   assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
-  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || stops)
+  assign verdict_o.miss = ctx_i.is_shared && (!gen_ok || stops)
                           && rxd_i.kind == RxdQp;
 
   // QP1 is of every partition of its port, and says which one a datagram was of (KEY-16, KEY-21).
@@ -131,8 +133,10 @@ module hca_rx_filter
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
   assign has_grh = rxd_i.sgid != '0 || rxd_i.dgid != '0;
-  // A carry for each half of a GID: the verdict waits for the path, and for nothing behind it.
+  // By carries, a GID's halves by themselves: the verdict waits for the path, and for nothing behind it.
   logic [3:0] halves_ok;
+  hca_same #(.Width(16)) u_lid (.a_i(rxd_i.slid), .b_i(path.dlid), .same_o(lid_ok));
+  hca_same #(.Width(32)) u_qkey (.a_i(rxd_i.deth_qkey), .b_i(path.qkey), .same_o(qkey_ok));
   for (genvar h = 0; h < 2; h++) begin : gen_half
     hca_same #(.Width(64)) u_source (
       .a_i(rxd_i.sgid[64*h +: 64]), .b_i(path.dgid[64*h +: 64]), .same_o(halves_ok[h])
@@ -142,12 +146,11 @@ module hca_rx_filter
     );
   end
   assign gids_ok = &halves_ok;
-  assign lid_ok  = rxd_i.slid == path.dlid;
 
   always_comb begin
     source_ok = gids_ok;
     if (rxd_i.ib) source_ok = lid_ok && (gids_ok || !has_grh || !path.is_global);
-    if (ctx_i.is_ud) source_ok = rxd_i.smp || rxd_i.deth_qkey == path.qkey;
+    if (ctx_i.is_ud) source_ok = rxd_i.smp || qkey_ok;
     verdict_o.bad_source = live && pkey_ok && !source_ok && !ctx_i.is_ud;
     verdict_o.qkey_viol  = live && pkey_ok && !source_ok && ctx_i.is_ud;
     verdict_o.pkey_viol  = live && !pkey_ok;

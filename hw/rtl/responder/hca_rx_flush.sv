@@ -29,9 +29,10 @@ module hca_rx_flush
 
   wqe_idx_t        idx_q, left_q, size_q;
   logic            fresh_q;   // first cycle of a slice
+  logic            some_q;    // behind it: some are left
   logic [CntW-1:0] cnt_q;
 
-  assign done_o = busy_i && !fresh_q && (left_q == '0 || cnt_q == CntW'(Slice));
+  assign done_o = busy_i && !fresh_q && (!some_q || cnt_q == CntW'(Slice));
   assign emit_o = busy_i && !fresh_q && !done_o && ready_i;
   assign idx_o  = idx_q;
 
@@ -44,15 +45,17 @@ module hca_rx_flush
       size_q <= WqeIndexBits'(1) << log_size_i;
     end else if (fresh_q) begin
       if (left_q > size_q) left_q <= '0;   // a producer index outside the ring is not worth believing
+      some_q <= left_q <= size_q && left_q != '0;
     end else if (emit_o) begin
       idx_q  <= idx_q + 1'b1;
       left_q <= left_q - 1'b1;
+      some_q <= left_q != WqeIndexBits'(1);
       cnt_q  <= cnt_q + 1'b1;
     end
     if (rst_i) begin
       left_valid_o <= 1'b0;
     end else if (done_o) begin
-      left_valid_o <= left_q != '0;
+      left_valid_o <= some_q;
       left_o       <= queue_i;
     end else if (again_i) begin
       left_valid_o <= 1'b1;

@@ -3,7 +3,7 @@
 module hca_rx_look_ev
   import hca_pkg::*, hca_rx_pkg::*;
 (
-  input  logic           look_i,
+  input  logic           spare_i,      // there is room
   input  rx_verdict_t    verdict_i,
   input  logic           lines_on_i,   // who misses is hca_lines' business
   input  rxd_t           rxd_i,
@@ -48,8 +48,7 @@ module hca_rx_look_ev
     {ev_o.who, ev_o.syndrome, ev_o.status} = {upper, cause};
   end
 
-  assign valid_o = look_i && (verdict_i.pkey_viol || verdict_i.qkey_viol
-                              || (verdict_i.miss && !lines_on_i) || verdict_i.asks
-                              || verdict_i.arms);
+  assign valid_o = spare_i && (verdict_i.pkey_viol || verdict_i.qkey_viol
+                               || (verdict_i.miss && !lines_on_i) || verdict_i.asks || verdict_i.arms);
 
 endmodule

@@ -16,9 +16,10 @@ module hca_rx_out
   input  logic        upd_valid_i,
   input  ack_upd_t    upd_i,
   input  logic        ev_valid_i,
-  input  logic        look_valid_i, // the same, of an event of a look, which is late; only with ev_spare_o
-  output logic        ev_spare_o,
   input  rx_ev_t      ev_i,
+  input  logic        look_valid_i, // one that may be left out, as it is beside another one; only with ev_spare_o
+  input  rx_ev_t      look_i,
+  output logic        ev_spare_o,
   input  qp_gen_t     ev_gen_i,   // of its QP, which may have left its line when firmware is told
   output logic        rxw_valid_o,
   input  logic        rxw_ready_i,
@@ -58,14 +59,14 @@ module hca_rx_out
   rxw_t        item_q;
   wqe_at_t     list_q;
   ack_upd_t    upd_q;
-  rx_ev_t      ev_q;
+  rx_ev_t      ev_q, look_q;
   qp_gen_t     ev_gen_q;
   always_ff @(posedge clk_i) begin
     if (rst_i) {item_valid_q, upd_valid_q, ev_valid_q, look_valid_q} <= '0;
     else {item_valid_q, upd_valid_q, ev_valid_q, look_valid_q} <=
            {item_valid_i && item_ready_o, upd_valid_i, ev_valid_i, look_valid_i};
     {item_q, list_q, item_lists_q, ev_q, ev_gen_q} <= {item_i, list_i, item_i.needs_list, ev_i, ev_gen_i};
-    upd_q <= upd_i;
+    {upd_q, look_q} <= {upd_i, look_i};
   end
 
   hca_fifo #(
@@ -121,7 +122,7 @@ module hca_rx_out
     .rst_i,
     .in_valid_i (ev_valid_q || look_valid_q),
     .in_ready_o (ev_ready),
-    .in_i       ({ev_gen_q, ev_q}),
+    .in_i       ({ev_gen_q, ev_valid_q ? ev_q : look_q}),
     .out_valid_o(ev_valid_o),
     .out_ready_i(ev_ready_i),
     .out_o      ({gen, ev}),

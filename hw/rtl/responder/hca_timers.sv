@@ -95,6 +95,16 @@ module hca_timers
   made_t          made, newest_q;
   logic [StampW-1:0] left_at_q;
 
+  // What is written comes late, and is taken a cycle later.
+  logic           ctx_we_q, st_we_q;
+  logic [QpW-1:0] wr_qpn_q;
+  tmr_ctx_t       ctx_new_q;
+  tmr_st_t        st_new_q;
+  always_ff @(posedge clk_i) begin
+    {ctx_we_q, st_we_q}             <= rst_i ? '0 : {ctx_we_i, st_we_i};
+    {wr_qpn_q, ctx_new_q, st_new_q} <= {wr_qpn_i, ctx_i, st_i};
+  end
+
   assign active_o   = active_q || pending;
   assign wake_at_o  = pending ? '0 : at_q;
   assign scan       = active_q && !sleep_q;
@@ -104,7 +114,7 @@ module hca_timers
   // A mark is written after its strobe; nobody is dropped meanwhile. Who may send again may have something outstanding
   // from before.
   hca_qp_set u_set (
-    .clk_i, .rst_i, .add_i({ctx_we_i && ctx_i.live, wake_i}), .add_qpn_i({wr_qpn_i, wake_qpn_i}),
+    .clk_i, .rst_i, .add_i({ctx_we_q && ctx_new_q.live, wake_i}), .add_qpn_i({wr_qpn_q, wake_qpn_i}),
     .drop_i(step && !waiting_q && !recent && !begun_q), .drop_qpn_i(qpn),
     .walk_i(scan), .valid_o(here), .qpn_o(qpn), .next_i(step), .done_o(done)
   );
@@ -114,9 +124,9 @@ module hca_timers
     .Depth(NumQps)
   ) u_ctx (
     .clk_i,
-    .we_i   (ctx_we_i),
-    .waddr_i(wr_qpn_i),
-    .wdata_i(ctx_i),
+    .we_i   (ctx_we_q),
+    .waddr_i(wr_qpn_q),
+    .wdata_i(ctx_new_q),
     .re_i   (scan ? mark_en_o : wake_i),
     .raddr_i(scan ? qpn : wake_qpn_i),
     .rdata_o(ctx)
@@ -127,9 +137,9 @@ module hca_timers
     .Depth(NumQps)
   ) u_st (
     .clk_i,
-    .we_i   (st_we_i),
-    .waddr_i(wr_qpn_i),
-    .wdata_i(st_i),
+    .we_i   (st_we_q),
+    .waddr_i(wr_qpn_q),
+    .wdata_i(st_new_q),
     .re_i   (mark_en_o),
     .raddr_i(qpn),
     .rdata_o(st)
@@ -237,8 +247,8 @@ module hca_timers
       mark_psn_q  <= mark_psn_i;
       known_now_q <= known;
     end
-    ended_q <= (ended_q && !mark_en_o) || (ctx_we_i && !ctx_i.live && wr_qpn_i == qpn);
-    begun_q <= (begun_q && !mark_en_o) || (ctx_we_i && ctx_i.live && wr_qpn_i == qpn);
+    ended_q <= (ended_q && !mark_en_o) || (ctx_we_q && !ctx_new_q.live && wr_qpn_q == qpn);
+    begun_q <= (begun_q && !mark_en_o) || (ctx_we_q && ctx_new_q.live && wr_qpn_q == qpn);
   end
 
   // Ask.
@@ -334,14 +344,14 @@ module hca_timers
 
   assign recent  = wake_i || recent_q != '0;
   assign wrap    = scan && done;
-  assign ended   = active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
+  assign ended   = active_q && ((ctx_we_q && !ctx_new_q.live) || (st_we_q && st_new_q.dead));
   assign peek    = peek_q && ctx.timeout != '0;
   assign pending = rnr_q || told_q || peek_q || wish_q || sum_q;
   assign again   = again_q || recent || pending;   // somebody may have come behind the scanner
   assign due     = sleep_q && now_i >= at_q;
 
   always_ff @(posedge clk_i) begin
-    told_timeout_q <= ended ? 5'd1 : ctx_i.timeout;   // 1: the shortest
+    told_timeout_q <= ended ? 5'd1 : ctx_new_q.timeout;   // 1: the shortest
     wish_timeout_q <= (peek && !(told_q && told_timeout_q < ctx.timeout)) ? ctx.timeout : told_timeout_q;
     if (wish_q) sum_at_q <= now_i + 64'(sixteenth(wish_timeout_q));
   end
@@ -351,11 +361,11 @@ module hca_timers
   logic           begins, told_known_q, told_value_q;
   logic [QpW-1:0] told_qpn_q;
 
-  assign begins = ctx_we_i && !ctx_i.live;
+  assign begins = ctx_we_q && !ctx_new_q.live;
 
   always_ff @(posedge clk_i) begin
-    told_known_q <= !rst_i && (step ? !(begins && wr_qpn_i == qpn)
-                                    : told_known_q && begins && wr_qpn_i != told_qpn_q);
+    told_known_q <= !rst_i && (step ? !(begins && wr_qpn_q == qpn)
+                                    : told_known_q && begins && wr_qpn_q != told_qpn_q);
     if (step) begin
       told_qpn_q   <= qpn;
       told_value_q <= waits_q && !ended_q;
@@ -368,7 +378,7 @@ module hca_timers
   ) u_known (
     .clk_i,
     .we_i   (begins || told_known_q),
-    .waddr_i(begins ? wr_qpn_i : told_qpn_q),
+    .waddr_i(begins ? wr_qpn_q : told_qpn_q),
     .wdata_i(!begins && told_value_q),
     .re_i   (mark_en_o),
     .raddr_i(qpn),
@@ -392,9 +402,9 @@ module hca_timers
     end else begin
       recent_q <= {recent_q[RecentCycles-2:0], wake_i};
       peek_q   <= wake_i && !scan;
-      told_q   <= ended || (ctx_we_i && ctx_i.live && ctx_i.timeout != '0);
+      told_q   <= ended || (ctx_we_q && ctx_new_q.live && ctx_new_q.timeout != '0);
       wish_q   <= told_q || peek;
-      rnr_q    <= st_we_i && (st_i.rnr_wait || st_i.dry) && !st_i.dead;
+      rnr_q    <= st_we_q && (st_new_q.rnr_wait || st_new_q.dry) && !st_new_q.dead;
       sum_q    <= wish_q;
       any_q    <= scan && !wrap && (any_q || (step && waits_q));
       again_q  <= scan && !wrap && again;

@@ -71,7 +71,7 @@ class AgainBench(RespBench):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.peers, self.places = {}, deque()
+        self.peers, self.places, self.expected = {}, deque(), {}
 
     def peer(self, qpn, first_psn=0xFFFFF0, loss=0.0):
         """A QP with its peer."""
@@ -79,11 +79,15 @@ class AgainBench(RespBench):
         self.peers[qpn] = Peer(self, qpn, first_psn, loss)
         return self.peers[qpn]
 
-    def ask(self, qpn, psn, length):
-        """The job of a READ request."""
+    def ask(self, qpn, psn, length, aside=0):
+        """The job of a READ request: again, if its PSN is not that which is expected, or beyond."""
         self.read_qpns.append(qpn)
+        expected = self.expected.get(qpn, psn)
+        self.expected[qpn] = max(expected, psn + max(1, -(-length // MTU)))
+        assert not aside or psn < expected
         self.rsp.put(struct("rsp_job_t").pack(valid=1, read=1, qpn=qpn, psn=psn & PSN_MASK, msn=psn & PSN_MASK,
-                                              rkey=qpn + 99, va=psn * MTU, len_bytes=length))
+                                              again=int(psn < expected), aside=aside, rkey=qpn + 99, va=psn * MTU,
+                                              len_bytes=length))
 
     def on_job(self, word):
         """The peers know what they have asked for."""

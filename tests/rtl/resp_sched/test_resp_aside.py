@@ -72,11 +72,6 @@ class AsideBench(AgainBench):
         self.peers[qpn] = KeepingPeer(self, qpn, first_psn, loss)
         return self.peers[qpn]
 
-    def ask(self, qpn, psn, length, aside=0):
-        self.read_qpns.append(qpn)
-        self.rsp.put(struct("rsp_job_t").pack(valid=1, read=1, qpn=qpn, psn=psn & PSN_MASK, msn=psn & PSN_MASK,
-                                              aside=aside, rkey=qpn + 99, va=psn * MTU, len_bytes=length))
-
 
 async def begin(dut, seed, *rates, **options):
     """A bench with one peer, PSNs over their end."""

@@ -24,7 +24,7 @@ module hca_fcp_tx
   input  logic [NumVls-1:0]       vl_ok_i,       // operational VLs
   input  logic [NumVls-1:0][11:0] abr_i,
   input  logic [NumVls-1:0][11:0] fccl_i,
-  output logic                    busy_o,        // a VL's turn has come
+  output logic                    busy_o,        // a VL's turn has come, a cycle ago
   output logic                    ctl_valid_o,
   input  logic                    ctl_ready_i,
   output phy_t                    ctl_o
@@ -128,7 +128,7 @@ module hca_fcp_tx
     ctl_o     = fcp_beat(fcp);
   end
 
-  assign busy_o      = enable_i && (picked_q || valid_q || due != '0 || (moves & vl_ok_i) != '0);
+  assign busy_o      = enable_i && (picked_q || valid_q || due != '0 || hurry != '0);
   assign ctl_valid_o = valid_q;
 
 endmodule
