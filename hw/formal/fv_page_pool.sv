@@ -191,6 +191,7 @@ module fv_page_pool #(
       h_inner: assert (!(u_dut.walked_q && u_dut.walk_left_q != '0) || u_dut.to_next_q == '0);
       h_walk:  assert (!u_dut.walked_q || u_dut.give_q);
       h_left:  assert (32'(u_dut.walk_left_q) <= Need);
+      h_some:  assert (u_dut.walks_q == (u_dut.walk_left_q != '0));
       h_taken: assert (!(in_q || u_dut.undo_q) || 32'(u_dut.taken_q) <= Need);
       h_walk_end: assert (walked == '0 || 32'(walk_q) + 32'(walked) <= Need);
       if (walked != '0) h_walk_at: assert (u_dut.walk_page == walked_at_q[walk_q]);

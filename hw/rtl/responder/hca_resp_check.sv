@@ -92,7 +92,8 @@ module hca_resp_check
   logic [12:0] pay;
   logic        first, middle, last, only, total_bad, flush_bad;
   logic        full, over, is_left;   // the payload is as long as the MTU, or longer; it is what is left of a WRITE
-  logic [7:0]  fulls, overs, reth_mosts, left_mosts;   // by the code of an MTU; no more than one
+  logic        left_over;             // of a WRITE more is left than an MTU
+  logic [7:0]  fulls, overs, reth_mosts, left_beyond, left_at;   // by the code of an MTU; most: no more than one
   feth_low_t   feth;
   logic [5:0]  rd_used;
   logic [31:0] rd_full;    // packets of a READ that are full
@@ -139,8 +140,18 @@ module hca_resp_check
       fulls[m]      = pay == mtu_bytes(3'(m));
       overs[m]      = (pay >> (7 + m)) != '0 && !fulls[m];
       reth_mosts[m] = (rxd_i.reth_bytes >> (7 + m)) == '0 || rxd_i.reth_bytes == 32'd128 << m;
-      left_mosts[m] = (now_st_i.wr_left >> (7 + m)) == '0 || now_st_i.wr_left == 32'd128 << m;
     end
+    // More than an MTU is left: something beyond it, or its bit and one below. What is above the longest one and below
+    // the shortest is the same for all.
+    left_beyond = '0;
+    left_at     = '0;
+    for (int unsigned m = 0; m < 6; m++) begin
+      left_beyond[m] = (6'(now_st_i.wr_left[12:7]) >> (m + 1)) != '0
+                       || (now_st_i.wr_left[7+m] && (now_st_i.wr_left[12:7] & 6'((1 << m) - 1)) != '0);
+      left_at[m]     = now_st_i.wr_left[7+m];
+    end
+    left_over = now_st_i.wr_left[31:13] != '0 || left_beyond[now_ctx_i.path_mtu]
+                || (left_at[now_ctx_i.path_mtu] && now_st_i.wr_left[6:0] != '0);
     full = fulls[now_ctx_i.path_mtu];
     over = overs[now_ctx_i.path_mtu];
     behind   = now_st_i.epsn - rxd_i.psn;
@@ -181,12 +192,8 @@ module hca_resp_check
                        || (!look_d.starts && now_st_i.srqn != rxd_i.xrcsrq && now_ctx_i.is_xrc);
 
     // A WRITE's packets add up to exactly the length in its RETH.
-    unique case (1'b1)
-      first:   total_bad = reth_mosts[now_ctx_i.path_mtu];
-      only:    total_bad = rxd_i.reth_bytes != 32'(pay);
-      middle:  total_bad = left_mosts[now_ctx_i.path_mtu];
-      default: total_bad = !is_left;
-    endcase
+    total_bad = (first && reth_mosts[now_ctx_i.path_mtu]) || (only && rxd_i.reth_bytes != 32'(pay))
+                || (middle && !left_over) || (last && !is_left);
     // It needs one of the two types there are; its length is that of no data.
     feth      = rxd_i.swap_add[$bits(feth_low_t)-1:0];
     flush_bad = feth.plt inside {4'd0, [4'd4:4'd15]} || feth.sel[1];

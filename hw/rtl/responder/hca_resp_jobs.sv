@@ -61,7 +61,8 @@ module hca_resp_jobs
     else if (refill_q) free_q <= next_o;
   end
 
-  hca_ram_1r1w #(
+  // Looked at as soon as it is read.
+  hca_ram_deep #(
     .Width(PlaceW),
     .Depth(Places)
   ) u_next (

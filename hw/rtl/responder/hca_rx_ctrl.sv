@@ -1,8 +1,8 @@
 // Judges every received packet and every internal message, one at a time and in order: the single writer of
 // responder and acknowledge state. Context writes go first; messages, and slices of a long flush, take turns
 // with packets. 2 cycles per request or acknowledge, 3 behind a job of the same QP, with XRC or where marks are
-// searched, 2 more for each further send WQE that completes. A job starts only when its outputs have room; it never
-// waits for firmware.
+// searched, 2 more for each further send WQE that completes; a time-out has a cycle more. A job starts only when its
+// outputs have room; it never waits for firmware.
 module hca_rx_ctrl
   import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::ack_job_of_packet;
 (
@@ -460,7 +460,7 @@ module hca_rx_ctrl
     .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
     // What they say does not wait for whether they are pushed.
     .leaves_i   (leaving), .asks_i(at_qpc && (look_q || qpc_wr_i.qpc.asks_again)), .tells_i(state_q == StTell),
-    .credits_i(credits), .st_i(st.resp), .qpn_i(qpn_q), .ctx_i(ctx), .msg_i(msg_q), .item_o(own_item)
+    .credits_i(credits), .st_i(kept_st.resp), .qpn_i(qpn_q), .ctx_i(kept_ctx), .msg_i(msg_q), .item_o(own_item)
   );
 
   // The peer is told what is expected, once: requests of it were dropped while the QP had no row.
