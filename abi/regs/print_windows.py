@@ -15,7 +15,7 @@ package hca_mgmt_pkg;
 
 
 def windows_of(node):
-    """Name, address and bytes of each window; one of every port comes once for each."""
+    """Name, address and bytes of each window; one of every port or function comes once for each."""
     found = []
     for child in node.children(unroll=True):
         if not isinstance(child, AddressableNode):
@@ -23,10 +23,20 @@ def windows_of(node):
         if child.external and not isinstance(child, AddrmapNode):
             size = child.size
             assert size & size - 1 == 0 and child.absolute_address % size == 0, f"{child.get_path()}: not aligned"
-            found.append((child.inst_name, child.absolute_address, size))
+            of_func = "func_" if node.inst_name == "func" else ""
+            found.append((of_func + child.inst_name, child.absolute_address, size))
         else:
             found += windows_of(child)
     return found
+
+
+def pattern_of(numbers, width):
+    """Binary digits that fit these numbers and no others, ? for either; asserts that there is such a pattern."""
+    either = 0
+    for number in numbers:
+        either |= number ^ numbers[0]
+    assert len(numbers) == 1 << either.bit_count(), f"no pattern fits just {numbers}"
+    return "".join("?" if either >> bit & 1 else str(numbers[0] >> bit & 1) for bit in reversed(range(width)))
 
 
 def main(source, target):
@@ -39,9 +49,10 @@ def main(source, target):
     lines += ["  } windows_t;", "", "  // Of the address of a word.",
               f"  function automatic windows_t window_of(logic [{high}:2] addr);"]
     for name in names:
-        at = [f"addr[{high}:{size.bit_length() - 1}] == {high + 2 - size.bit_length()}'h{address // size:x}"
-              for other, address, size in windows if other == name]
-        lines.append(f"    window_of.{name} = {' || '.join(at)};")
+        size, = {size for other, _, size in windows if other == name}
+        low = size.bit_length() - 1
+        fits = pattern_of([address // size for other, address, _ in windows if other == name], high + 1 - low)
+        lines.append(f"    window_of.{name} = addr[{high}:{low}] ==? {len(fits)}'b{fits};")
     lines += ["  endfunction", "endpackage", ""]
     with open(target, "w", encoding="utf-8") as file:
         file.write(HEADER + "\n".join(lines))

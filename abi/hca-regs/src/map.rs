@@ -49,25 +49,28 @@ pub const FUNC_CONTROL_ENABLE_MASK: u32 = 0x1;
 /// Free everything the function owns; reads 1 until done.
 pub const FUNC_CONTROL_RESET_MASK: u32 = 0x2;
 
-/// Address of register admin_sq_base_lo.
+/// Where the admin rings are; keeps what the driver writes, also over a reset of the function.
+pub const FUNC_ADMIN: u32 = 0x10;
+
+/// Address of register sq_base_lo.
 pub const FUNC_ADMIN_SQ_BASE_LO: u32 = 0x10;
 
 /// Word of a bus address; the ring is aligned to 4096 bytes.
 pub const FUNC_ADMIN_SQ_BASE_LO_VALUE_MASK: u32 = 0xffff_ffff;
 
-/// Address of register admin_sq_base_hi.
+/// Address of register sq_base_hi.
 pub const FUNC_ADMIN_SQ_BASE_HI: u32 = 0x14;
 
 /// Word of a bus address; the ring is aligned to 4096 bytes.
 pub const FUNC_ADMIN_SQ_BASE_HI_VALUE_MASK: u32 = 0xffff_ffff;
 
-/// Address of register admin_cq_base_lo.
+/// Address of register cq_base_lo.
 pub const FUNC_ADMIN_CQ_BASE_LO: u32 = 0x18;
 
 /// Word of a bus address; the ring is aligned to 4096 bytes.
 pub const FUNC_ADMIN_CQ_BASE_LO_VALUE_MASK: u32 = 0xffff_ffff;
 
-/// Address of register admin_cq_base_hi.
+/// Address of register cq_base_hi.
 pub const FUNC_ADMIN_CQ_BASE_HI: u32 = 0x1c;
 
 /// Word of a bus address; the ring is aligned to 4096 bytes.
@@ -89,12 +92,15 @@ pub const FUNC_ADMIN_STATUS_CONSUMER_INDEX_MASK: u32 = 0xffff;
 pub const FUNC_ADMIN_STATUS_ERROR_MASK: u32 = 0xff_0000;
 
 /// Card cycles since power on.
+pub const FUNC_TIME: u32 = 0x28;
+
+/// Address of register lo.
 pub const FUNC_TIME_LO: u32 = 0x28;
 
 /// Value of FUNC_TIME_LO.
 pub const FUNC_TIME_LO_VALUE_MASK: u32 = 0xffff_ffff;
 
-/// Card cycles since power on, high word.
+/// Address of register hi.
 pub const FUNC_TIME_HI: u32 = 0x2c;
 
 /// Value of FUNC_TIME_HI.

@@ -10,6 +10,7 @@ module hca_mgmt
     parameter int unsigned NumQpcSinks   = 6,
     parameter int unsigned RecordSink    = 2,   // of contexts: who says what the QP was (record_i)
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
+    parameter int unsigned DoorbellSource = 1,  // of events: who says that admin queues were rung
     parameter int unsigned ClockHz       = 250_000_000,
     parameter int unsigned NumVectors    = 32,
     parameter int unsigned NumVls        = hca_link_pkg::NumVlsDefault    // data VLs of the links
@@ -130,7 +131,7 @@ module hca_mgmt
 
   logic        mgmt_req, reg_we, reg_first, win_ack;
   windows_t    win, win_q;
-  logic [11:2] reg_addr;
+  logic [15:2] reg_addr;
   logic [31:0] reg_wdata, mgmt_rdata, win_rdata;
   logic [NumFuncs-1:0]       func_req;
   logic [NumFuncs-1:0][31:0] func_rdata;
@@ -163,6 +164,15 @@ module hca_mgmt
     .s_cpuif_wr_biten({31'h7fff_ffff, reg_first}), .s_cpuif_req_stall_wr(), .s_cpuif_req_stall_rd(),
     .s_cpuif_rd_ack(), .s_cpuif_rd_err(), .s_cpuif_rd_data(mgmt_rdata), .s_cpuif_wr_ack(), .s_cpuif_wr_err(),
     .hwif_in, .hwif_out
+  );
+
+  // Where a function's admin rings are, for firmware to read: memory, for nothing else looks at it.
+  logic [$clog2(4 * NumFuncs)-1:0] base_word;
+  logic [31:0] base_rdata;
+  assign base_word = $clog2(4 * NumFuncs)'({reg_addr[15:12], reg_addr[3:2]});
+  hca_ram_1r1w #(.Width(32), .Depth(4 * NumFuncs)) u_bases (
+    .clk_i, .we_i(win.func_admin && reg_we), .waddr_i(base_word), .wdata_i(reg_wdata),
+    .re_i(win.func_admin), .raddr_i(base_word), .rdata_o(base_rdata)
   );
 
   // ---- Context port --------------------------------------------------------------------------------
@@ -282,18 +292,18 @@ module hca_mgmt
   assign fw_irq_o = head_valid;
 
   // Newest producer index of each admin queue, from the doorbell's events.
+  hw_ev_t                    rung;
+  logic                      rings, unused_rung;
   logic [NumFuncs-1:0][15:0] admin_pi_q;
-  always_ff @(posedge clk_i) begin
-    // A doorbell of the last owner must not count for the next.
-    for (int unsigned f = 0; f < NumFuncs; f++) begin
-      if (hwif_out.mgmt.fn[f].reset_done.go.value) admin_pi_q[f] <= '0;
+  assign rung  = ev_i[DoorbellSource];
+  assign unused_rung = ^rung;
+  assign rings = ev_valid_i[DoorbellSource] && ev_ready_o[DoorbellSource] && rung.kind == HwEventAdminDb;
+  for (genvar f = 0; f < int'(NumFuncs); f++) begin : gen_admin_pi
+    always_ff @(posedge clk_i) begin
+      // A doorbell of the last owner must not count for the next.
+      if (rst_i || hwif_out.mgmt.fn[f].reset_done.go.value) admin_pi_q[f] <= '0;
+      else if (rings && rung.func == 8'(f)) admin_pi_q[f] <= rung.id[15:0];
     end
-    for (int unsigned s = 0; s < NumEvSources - 1; s++) begin
-      if (ev_valid_i[s] && ev_ready_o[s] && (ev_i[s].kind == HwEventAdminDb)) begin
-        admin_pi_q[ev_i[s].func[FuncIdxW-1:0]] <= ev_i[s].id[15:0];
-      end
-    end
-    if (rst_i) admin_pi_q <= '0;
   end
 
   // ---- Messages and EQEs ---------------------------------------------------------------------------
@@ -394,14 +404,16 @@ module hca_mgmt
   always_ff @(posedge clk_i) begin
     {win_q, counters_late_q, mad_late_q} <= rst_i ? '0 : {win, win_q.counters, win_q.mad};
   end
-  assign win_ack = win_q.link_data || win_q.ctx_data || win_q.pkey || win_q.gid || win_q.mailbox || counters_late_q
-                   || mad_late_q;
+  assign win_ack = win_q.func_admin || win_q.func_time || win_q.link_data || win_q.ctx_data || win_q.pkey || win_q.gid
+                   || win_q.mailbox || counters_late_q || mad_late_q;
   always_comb begin
     win_rdata = win_q.mailbox ? mb_rdata : '0;
     for (int unsigned p = 0; p < MapPorts; p++) begin
       if (win_q.pkey && reg_addr[9] == 1'(p)) win_rdata |= pk_rdata_q[p];
       if (win_q.gid && reg_addr[9] == 1'(p)) win_rdata |= gid_rdata[p];
     end
+    if (win_q.func_admin) win_rdata |= base_rdata;
+    if (win_q.func_time) win_rdata |= reg_addr[2] ? time_q[63:32] : time_q[31:0];
     if (win_q.ctx_data) win_rdata |= ctx_rdata_q;
     if (win_q.link_data) win_rdata |= link_stat_q;
     if (counters_late_q) win_rdata |= counter_q;
@@ -420,8 +432,6 @@ module hca_mgmt
       func_in[f].func.control.reset.hwclr  = hwif_out.mgmt.fn[f].reset_done.go.value;
       func_in[f].func.admin_status.consumer_index.next = hwif_out.mgmt.fn[f].admin_status.consumer_index.value;
       func_in[f].func.admin_status.error.next          = hwif_out.mgmt.fn[f].admin_status.error.value;
-      func_in[f].func.time_lo.value.next = time_q[31:0];
-      func_in[f].func.time_hi.value.next = time_q[63:32];
       func_in[f].func.clock_hz.value.next = ClockHz;
       func_in[f].func.func_info.func_number.next = 8'(f);
       func_in[f].func.func_info.vectors.next     = 11'(NumVectors);

@@ -4,7 +4,7 @@
 // with bytes without strobe, which keep their value, the rest is read first.
 // Firmware goes first; each access takes 3 cycles or more.
 //
-// A register block answers at once, a window later; accesses are of aligned words. What each of them reads is in a
+// A register block answers at once, a window that is read later; accesses are of aligned words. What each of them reads is in a
 // register of its own, for the multiplexers in front of it are long: who was asked is said behind it.
 module hca_mgmt_bus
   import hca_pkg::*;
@@ -39,7 +39,7 @@ module hca_mgmt_bus
     output logic        mgmt_req_o,
     output windows_t    win_req_o,
     output logic        reg_we_o,
-    output logic [11:2] reg_addr_o,       // holds until the answer
+    output logic [15:2] reg_addr_o,       // holds until the answer; of a function, its number in front
     output logic [31:0] reg_wdata_o,
     output logic        reg_first_o,      // its first byte is really written: what such a write starts looks at it
     input  logic [NumFuncs-1:0][31:0] func_rdata_i,
@@ -63,7 +63,7 @@ module hca_mgmt_bus
   logic        from_high;   // the host writes nothing of the low word
   logic [7:0]  wr_strb;
   windows_t    windows;
-  logic        to_func, to_mgmt, to_window, ack, fw_legal, rd_legal, unused_low;
+  logic        to_func, to_mgmt, to_window, ack, fw_legal, rd_legal, has_func, unused_low;
   assign unused_low = ^{mmio_wr_addr_i[2:0], mmio_rd_addr_i[1:0]};
   assign from_high  = mmio_wr_strb_i[3:0] == '0;
   assign wr_strb    = from_high ? {4'd0, mmio_wr_strb_i[7:4]} : mmio_wr_strb_i;
@@ -85,9 +85,10 @@ module hca_mgmt_bus
 
   // Their multiplexers are as short as the addresses that blocks see, so what leads to none of their registers is known
   // here: it reads as zeros, as the functions do that the map has room for and this card has not.
-  assign to_func     = addr_q[17:16] == '0 && addr_q[11:6] == '0;
-  assign windows     = window_of(addr_q[17:2]);
+  assign has_func    = 5'(addr_q[15:12]) < 5'(NumFuncs);
+  assign windows     = (has_func || addr_q[17:16] != '0) ? window_of(addr_q[17:2]) : '0;
   assign to_window   = windows != '0;
+  assign to_func     = addr_q[17:16] == '0 && addr_q[11:6] == '0 && !to_window;
   assign to_mgmt     = addr_q[17:11] == 7'h20 && !to_window;
   always_comb begin
     func_rdata = '0;
@@ -99,9 +100,9 @@ module hca_mgmt_bus
   assign mgmt_req_o  = (state_q == StReq) && to_mgmt;
   assign win_req_o   = (state_q == StReq) ? windows : '0;
   assign reg_we_o    = we_q;
-  assign reg_addr_o  = addr_q[11:2];
+  assign reg_addr_o  = addr_q[15:2];
   assign reg_first_o = strb_q[0];
-  assign ack          = (state_q == StReq) ? !to_window : (state_q == StWait) && win_ack_i;
+  assign ack          = (state_q == StReq) ? !to_window || we_q : (state_q == StWait) && win_ack_i;
   assign fw_rdata_o   = rdata;
   assign mmio_rdata_o = rdata | {32{absent_q}};
 

@@ -171,16 +171,13 @@ module hca_ack_unit
   assign probes = said.rnr_done && ack_q.dry && !ack_q.rnr_wait;  // a packet beyond the limit may go
 
   always_comb begin
-    swift_st               = ack_q;
+    swift_st               = anew(ack_q, ctx_i);
     swift_st.credit        = next_credit;
     swift_st.credit.probe  = 1'b0;
     swift_st.dry           = next_dry;
     swift_st.una_wqe       = ack_q.una_wqe + 1'b1;
     swift_st.una_psn       = target_q;
     swift_st.una_first_psn = target_q;
-    swift_st.retry_left    = ctx_i.retry_cnt;
-    swift_st.rnr_left      = ctx_i.rnr_retry;
-    swift_st.gap_seen      = 1'b0;
     swift_st               = few_closed(swift_st);
     swift_st.blk_ok        = !ends_block;
   end
@@ -222,12 +219,7 @@ module hca_ack_unit
   end
 
   always_comb begin
-    base = ack_q;
-    if (moved_q) begin  // REL-5, REL-8: budgets are per message
-      base.retry_left = ctx_i.retry_cnt;
-      base.rnr_left   = ctx_i.rnr_retry;
-      base.gap_seen   = 1'b0;
-    end
+    base = moved_q ? anew(ack_q, ctx_i) : ack_q;
     if (waits) begin
       base.pend_valid  = 1'b1;
       base.pend_wqe    = job_q.wqe_index;
@@ -298,33 +290,40 @@ module hca_ack_unit
   assign all_over = deliver ? row_ends && last_row : retire ? last_retired : none_left;
   assign resend = !fail && (paid || again || (said.rnr_done && ack_q.rnr_wait));
 
-  ack_st_t end_st;
+  ack_st_t end_st, next_st;
+
+  // Behind a READ that has ended: its last response may complete what is before it as well. A second decision needs no
+  // other state.
+  always_comb begin
+    next_st               = few_closed(anew(base, ctx_i));
+    next_st.credit        = next_credit;
+    next_st.credit.probe  = 1'b0;
+    next_st.dry           = looked_q ? next_credit.on && all_here : next_dry;
+    if (looked_q) next_st.marks = left;
+    next_st.una_psn       = row_next_q;
+    next_st.una_first_psn = row_next_q;
+    next_st.una_wqe       = base.una_wqe + 1'b1;
+    next_st.rd_done       = base.rd_done + 16'd1;
+    next_st.blk_ok        = !ends_block;
+    next_st.draining      = wants && !dead_i && !last_row;
+  end
 
   always_comb begin
-    end_st   = base;
-    end_st   = few_closed(end_st);
+    end_st = few_closed(base);
     dead_o = dead_i;
     if (tells) {end_st.credit, end_st.dry} = {same_credit, same_dry && (live_q || base.dry)};
     else if (moved_q) end_st.dry = 1'b0;
-    // A READ's last response may complete what is before it as well.
-    if ((deliver && row_ends) || passes_q) {end_st.credit, end_st.dry} = {next_credit, next_dry};
     // What told of the newest packet came behind a gap: if that was all, only a packet beyond the limit learns more.
-    if ((deliver && looked_q) || passes_q) end_st.dry = next_credit.on && all_here;
-    if (moved_q || deliver) end_st.credit.probe = 1'b0;
+    if (passes_q) {end_st.credit, end_st.dry} = {next_credit, next_credit.on && all_here};
+    if (moved_q) end_st.credit.probe = 1'b0;
     if (probes) {end_st.credit.probe, end_st.dry} = 2'b10;
     if (retire) end_st.credit.limit = base.credit.limit + 1'b1;  // it takes no receive, and no message of the MSN's
-    if (deliver) begin
-      end_st.una_psn    = row_ends ? row_next_q : behind_psn;
-      if (looked_q) end_st.marks = left;
-      end_st.retry_left = ctx_i.retry_cnt;
-      end_st.rnr_left   = ctx_i.rnr_retry;
-      end_st.gap_seen   = 1'b0;
-      if (row_ends) begin
-        end_st.una_first_psn = row_next_q;
-        end_st.una_wqe       = base.una_wqe + 1'b1;
-        end_st.rd_done       = base.rd_done + 16'd1;
-        end_st.blk_ok        = !ends_block;
-      end
+    if (deliver && row_ends) end_st = next_st;
+    else if (deliver) begin
+      end_st              = anew(end_st, ctx_i);
+      end_st.una_psn      = behind_psn;
+      end_st.credit.probe = 1'b0;
+      if (looked_q) {end_st.marks, end_st.dry} = {left, next_credit.on && all_here};
     end
     if (resend) begin
       end_st.rnr_wait = 1'b0;
@@ -364,6 +363,12 @@ module hca_ack_unit
     drained         = wants && !dead_o && all_over;
     end_st.draining = wants && !dead_o && !all_over;
   end
+
+  `ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i && end_pushed && (to_pass || to_second)) assert (next_st == end_st) else $error("hca_ack_unit: next_st");
+  end
+  `endif
 
   assign st_o = (state_q == StWalk) ? swift_st : end_st;   // with done_o: it need not wait for it
 
@@ -453,7 +458,7 @@ module hca_ack_unit
       StSeekMap: state_d = StSeek;
       default: begin
         if (done_o) state_d = StIdle;
-        if (end_pushed) ack_d = end_st;  // only who goes on looks at it
+        if (end_pushed) ack_d = next_st;  // only who goes on looks at it
         if (end_pushed && to_pass) begin
           moved_d  = 1'b1;
           {second_d, passes_d, looked_d} = 3'b110;

@@ -69,7 +69,8 @@ module hca_resp_check
     logic        dup_ok;     // duplicate READ lies wholly before the expected PSN
     logic        alone;      // selective: it needs nothing of the packets before it
     logic        eighth;     // of the packets behind the expected one
-    logic [23:0] psns;       // PSNs a READ takes
+    logic [23:0] whole;      // PSNs a READ takes: those of full packets,
+    logic        rest;       // and one more
   } look_t;
 
   // Selective repeat: what hca_resp_ahead says of the packet and of the marks. What is late of it, how many packets are
@@ -178,7 +179,8 @@ module hca_resp_check
     look_d.earlier = !look_d.in_seq && behind <= (now_ctx_i.is_uc ? UcDupPsns : DupPsns);
     rd_whole = look_d.flush ? '0 : rd_full[23:0];
     rd_rest  = rd_ragged[now_ctx_i.path_mtu] || rxd_i.reth_bytes == '0 || look_d.flush;
-    look_d.psns   = rd_whole + 24'(rd_rest);
+    look_d.whole  = rd_whole;
+    look_d.rest   = rd_rest;
     // Not more PSNs than there are before the expected one: their number less the two parts in one chain.
     rd_fits       = {1'b0, behind, 1'b1} + {1'b0, ~rd_whole, !rd_rest};
     look_d.dup_ok = rd_fits[25];
@@ -250,7 +252,11 @@ module hca_resp_check
   logic        some_left;            // marks behind that PSN
   logic [AheadPsns-1:0] left;
   logic [15:0] seen;
-  assign next_psn = req_i.psn + (look_q.read ? look_q.psns : 24'd1) + (keeps_q ? 24'(marks_q.passed) : '0);
+  // Marks are kept beside what is no READ, which takes one.
+  logic        unused_carry;
+  assign {next_psn, unused_carry} = {req_i.psn, 1'b1}
+                                    + {look_q.read ? look_q.whole : keeps_q ? 24'(marks_q.passed) : '0,
+                                       !look_q.read || look_q.rest};
   // One less, of what is not a READ: what was received last.
   logic [23:0] last_psn;
   assign last_psn = req_i.psn + (keeps_q ? 24'(marks_q.passed) : '0);

@@ -34,6 +34,7 @@ module hca_rx_place
   logic [1:0]  slot_q, slot_d;        // 16-byte slot inside the beat
   logic [31:0] skip_q, skip_d;        // message bytes before this packet's payload
   logic [12:0] need_q, need_d;        // payload bytes without a place yet
+  logic [32:0] reach_q, reach_d;      // both: where this packet's payload ends, from here
   logic        hdr_q, hdr_d;          // of a datagram: those of its network header, the payload comes behind them
 
   // ---- Header --------------------------------------------------------------------------------------
@@ -66,11 +67,8 @@ module hca_rx_place
 
   // ---- Entry ---------------------------------------------------------------------------------------
   sge_t        sge;
-  logic [33:0] half, carries;
-  logic [34:0] behind;
-  logic [12:0] rest_half;
-  logic [11:0] rest_carries;
-  logic [12:0] take, rest;
+  logic [12:0] take;
+  logic [32:0] beyond;   // what is left of reach_q behind the entry
   logic        skipped, enough, entry_seg, entry_go, entries_over, read_bad;
   logic        entry_here, entries_last, goes, stays, placed;
   exec_err_e   err_over;
@@ -79,17 +77,9 @@ module hca_rx_place
 
   assign sge       = list_i.data[{slot_q, 7'd0} +: 128];
   assign skipped   = skip_q >= sge.length;
-  // What is needed ends here, or before the entry does: of both as they are, not of what is left in the entry. Less
-  // both of them: a row of gates makes two numbers of the three, and the sum's sign says it.
-  assign half      = 34'(sge.length) ^ ~34'(skip_q) ^ ~34'(need_q);
-  assign carries   = (34'(sge.length) & (~34'(skip_q) | ~34'(need_q))) | (~34'(skip_q) & ~34'(need_q));
-  assign behind    = {half, 1'b1} + {carries[32:0], 1'b1, 1'b1};
-  assign enough    = !behind[34];
+  assign enough    = reach_q <= 33'(sge.length);
   assign take      = enough ? need_q : sge.length[12:0] - skip_q[12:0];
-  // What is needed behind it, if it is not enough: beside what it takes, not behind that.
-  assign rest_half    = ~sge.length[12:0] ^ skip_q[12:0] ^ need_q;
-  assign rest_carries = (~sge.length[11:0] & (skip_q[11:0] | need_q[11:0])) | (skip_q[11:0] & need_q[11:0]);
-  assign rest         = rest_half + {rest_carries, 1'b1};
+  assign beyond    = reach_q - 33'(sge.length);
   assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped && need_q != '0;
   // What an entry that is skipped does, and one that is not: which one it is comes late.
   assign entry_here = state_q == StEntry && list_valid_i;
@@ -199,6 +189,7 @@ module hca_rx_place
     slot_d    = slot_q;
     skip_d    = skip_q;
     need_d    = need_q;
+    reach_d   = reach_q;
     hdr_d     = hdr_q;
     unique case (state_q)
       StIdle: if (rxw_valid_i && rxw_i.needs_list && list_valid_i) begin
@@ -209,6 +200,7 @@ module hca_rx_place
         hdr_d     = hdr_bytes != '0;
         if (rxw_i.dg != DgNone) skip_d = 32'(GrhBytes) - 32'(hdr_bytes) - 32'(room_only);
         if (hdr_bytes != '0) need_d = 13'(hdr_bytes);
+        reach_d   = (hdr_bytes != '0) ? 33'(6'(GrhBytes) - 6'(room_only)) : 33'(skip_d) + 33'(rxw_i.payload_bytes);
         slot_d    = is_rq ? 2'd1 : of_atomic ? 2'd3 : 2'd2;
         entries_d = num_sge[4:0];
         state_d   = StEntry;
@@ -224,17 +216,19 @@ module hca_rx_place
       end
       StEntry: if (entry_go && stay) begin
         hdr_d  = 1'b0;
-        skip_d = skip_q + 32'(need_q);
-        segs_d = segs_q + 5'd1;
-        need_d = rxw_i.payload_bytes;
+        skip_d  = skip_q + 32'(need_q);
+        segs_d  = segs_q + 5'd1;
+        need_d  = rxw_i.payload_bytes;
+        reach_d = reach_q + 33'(rxw_i.payload_bytes);
       end else if (entry_go) begin
         slot_d    = slot_q + 2'd1;
         entries_d = entries_q - 5'd1;
         err_d     = err_over;
         segs_d    = segs_over;
         if (!list_i.err) begin
-          skip_d = skipped ? skip_q - sge.length : '0;
-          if (!skipped) need_d = enough ? '0 : rest;
+          skip_d  = skipped ? skip_q - sge.length : '0;
+          if (!skipped) need_d = enough ? '0 : beyond[12:0];
+          reach_d = placed ? '0 : beyond;
         end
         if (entries_over) state_d = (closed && meta_ready_i) ? StIdle : StDrain;
       end
@@ -251,10 +245,19 @@ module hca_rx_place
     slot_q    <= slot_d;
     skip_q    <= skip_d;
     need_q    <= need_d;
+    reach_q   <= reach_d;
     hdr_q     <= hdr_d;
   end
 
   logic unused;
-  assign unused = ^{behind[33:0], carries[33], sq_head, rq_head, rxw_i};
+  assign unused = ^{sq_head, rq_head, rxw_i};
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i && state_q == StEntry) begin
+      assert (reach_q == 33'(skip_q) + 33'(need_q)) else $error("hca_rx_place: reach_q");
+    end
+  end
+`endif
 
 endmodule

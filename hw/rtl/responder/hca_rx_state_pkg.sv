@@ -33,6 +33,18 @@ package hca_rx_state_pkg;
     return r;
   endfunction
 
+  // Budgets of a new message (REL-5, REL-8).
+  function automatic ack_st_t anew(ack_st_t s, rx_ctx_t ctx);
+    ack_st_t r;
+    logic    unused;
+    unused = ^ctx;
+    r            = s;
+    r.retry_left = ctx.retry_cnt;
+    r.rnr_left   = ctx.rnr_retry;
+    r.gap_seen   = 1'b0;
+    return r;
+  endfunction
+
   // What a job says, told apart once.
   typedef struct packed {
     logic ack;       // AjAck, and of what kind

@@ -456,7 +456,7 @@ module hca_core
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
-  hca_mgmt #(.NumQpcSinks(NumQpc), .RecordSink(QpcRxCtrl), .NumEvSources(NumEv + 1)) u_mgmt (
+  hca_mgmt #(.NumQpcSinks(NumQpc), .RecordSink(QpcRxCtrl), .NumEvSources(NumEv + 1), .DoorbellSource(EvDb)) u_mgmt (
     .clk_i(pclk[PartMgmt]), .clk_bus_i(pclk[PartBus]), .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
     .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i, .mmio_rd_valid_i, .mmio_rd_ready_o,

@@ -71,14 +71,8 @@ module hca_func_regs (
             logic abi_version;
             logic status;
             logic control;
-            logic admin_sq_base_lo;
-            logic admin_sq_base_hi;
-            logic admin_cq_base_lo;
-            logic admin_cq_base_hi;
             logic admin_log_size;
             logic admin_status;
-            logic time_lo;
-            logic time_hi;
             logic clock_hz;
             logic func_info;
         } func;
@@ -100,14 +94,8 @@ module hca_func_regs (
         decoded_reg_strb.func.abi_version = cpuif_req_masked & (cpuif_addr == 6'h4) & !cpuif_req_is_wr;
         decoded_reg_strb.func.status = cpuif_req_masked & (cpuif_addr == 6'h8) & !cpuif_req_is_wr;
         decoded_reg_strb.func.control = cpuif_req_masked & (cpuif_addr == 6'hc);
-        decoded_reg_strb.func.admin_sq_base_lo = cpuif_req_masked & (cpuif_addr == 6'h10);
-        decoded_reg_strb.func.admin_sq_base_hi = cpuif_req_masked & (cpuif_addr == 6'h14);
-        decoded_reg_strb.func.admin_cq_base_lo = cpuif_req_masked & (cpuif_addr == 6'h18);
-        decoded_reg_strb.func.admin_cq_base_hi = cpuif_req_masked & (cpuif_addr == 6'h1c);
         decoded_reg_strb.func.admin_log_size = cpuif_req_masked & (cpuif_addr == 6'h20);
         decoded_reg_strb.func.admin_status = cpuif_req_masked & (cpuif_addr == 6'h24) & !cpuif_req_is_wr;
-        decoded_reg_strb.func.time_lo = cpuif_req_masked & (cpuif_addr == 6'h28) & !cpuif_req_is_wr;
-        decoded_reg_strb.func.time_hi = cpuif_req_masked & (cpuif_addr == 6'h2c) & !cpuif_req_is_wr;
         decoded_reg_strb.func.clock_hz = cpuif_req_masked & (cpuif_addr == 6'h30) & !cpuif_req_is_wr;
         decoded_reg_strb.func.func_info = cpuif_req_masked & (cpuif_addr == 6'h34) & !cpuif_req_is_wr;
         decoded_err = '0;
@@ -137,30 +125,6 @@ module hca_func_regs (
             } control;
             struct {
                 struct {
-                    logic [31:0] next;
-                    logic load_next;
-                } value;
-            } admin_sq_base_lo;
-            struct {
-                struct {
-                    logic [31:0] next;
-                    logic load_next;
-                } value;
-            } admin_sq_base_hi;
-            struct {
-                struct {
-                    logic [31:0] next;
-                    logic load_next;
-                } value;
-            } admin_cq_base_lo;
-            struct {
-                struct {
-                    logic [31:0] next;
-                    logic load_next;
-                } value;
-            } admin_cq_base_hi;
-            struct {
-                struct {
                     logic [3:0] next;
                     logic load_next;
                 } value;
@@ -179,26 +143,6 @@ module hca_func_regs (
                     logic value;
                 } reset;
             } control;
-            struct {
-                struct {
-                    logic [31:0] value;
-                } value;
-            } admin_sq_base_lo;
-            struct {
-                struct {
-                    logic [31:0] value;
-                } value;
-            } admin_sq_base_hi;
-            struct {
-                struct {
-                    logic [31:0] value;
-                } value;
-            } admin_cq_base_lo;
-            struct {
-                struct {
-                    logic [31:0] value;
-                } value;
-            } admin_cq_base_hi;
             struct {
                 struct {
                     logic [3:0] value;
@@ -261,94 +205,6 @@ module hca_func_regs (
         end
     end
     assign hwif_out.func.control.reset.value = field_storage.func.control.reset.value;
-    // Field: hca_func_regs.func.admin_sq_base_lo.value
-    always_comb begin
-        automatic logic [31:0] next_c;
-        automatic logic load_next_c;
-        next_c = field_storage.func.admin_sq_base_lo.value.value;
-        load_next_c = '0;
-        if(decoded_reg_strb.func.admin_sq_base_lo && decoded_req_is_wr) begin // SW write
-            next_c = (field_storage.func.admin_sq_base_lo.value.value & ~decoded_wr_biten[31:0]) | (decoded_wr_data[31:0] & decoded_wr_biten[31:0]);
-            load_next_c = '1;
-        end
-        field_combo.func.admin_sq_base_lo.value.next = next_c;
-        field_combo.func.admin_sq_base_lo.value.load_next = load_next_c;
-    end
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            field_storage.func.admin_sq_base_lo.value.value <= 32'h0;
-        end else begin
-            if(field_combo.func.admin_sq_base_lo.value.load_next) begin
-                field_storage.func.admin_sq_base_lo.value.value <= field_combo.func.admin_sq_base_lo.value.next;
-            end
-        end
-    end
-    // Field: hca_func_regs.func.admin_sq_base_hi.value
-    always_comb begin
-        automatic logic [31:0] next_c;
-        automatic logic load_next_c;
-        next_c = field_storage.func.admin_sq_base_hi.value.value;
-        load_next_c = '0;
-        if(decoded_reg_strb.func.admin_sq_base_hi && decoded_req_is_wr) begin // SW write
-            next_c = (field_storage.func.admin_sq_base_hi.value.value & ~decoded_wr_biten[31:0]) | (decoded_wr_data[31:0] & decoded_wr_biten[31:0]);
-            load_next_c = '1;
-        end
-        field_combo.func.admin_sq_base_hi.value.next = next_c;
-        field_combo.func.admin_sq_base_hi.value.load_next = load_next_c;
-    end
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            field_storage.func.admin_sq_base_hi.value.value <= 32'h0;
-        end else begin
-            if(field_combo.func.admin_sq_base_hi.value.load_next) begin
-                field_storage.func.admin_sq_base_hi.value.value <= field_combo.func.admin_sq_base_hi.value.next;
-            end
-        end
-    end
-    // Field: hca_func_regs.func.admin_cq_base_lo.value
-    always_comb begin
-        automatic logic [31:0] next_c;
-        automatic logic load_next_c;
-        next_c = field_storage.func.admin_cq_base_lo.value.value;
-        load_next_c = '0;
-        if(decoded_reg_strb.func.admin_cq_base_lo && decoded_req_is_wr) begin // SW write
-            next_c = (field_storage.func.admin_cq_base_lo.value.value & ~decoded_wr_biten[31:0]) | (decoded_wr_data[31:0] & decoded_wr_biten[31:0]);
-            load_next_c = '1;
-        end
-        field_combo.func.admin_cq_base_lo.value.next = next_c;
-        field_combo.func.admin_cq_base_lo.value.load_next = load_next_c;
-    end
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            field_storage.func.admin_cq_base_lo.value.value <= 32'h0;
-        end else begin
-            if(field_combo.func.admin_cq_base_lo.value.load_next) begin
-                field_storage.func.admin_cq_base_lo.value.value <= field_combo.func.admin_cq_base_lo.value.next;
-            end
-        end
-    end
-    // Field: hca_func_regs.func.admin_cq_base_hi.value
-    always_comb begin
-        automatic logic [31:0] next_c;
-        automatic logic load_next_c;
-        next_c = field_storage.func.admin_cq_base_hi.value.value;
-        load_next_c = '0;
-        if(decoded_reg_strb.func.admin_cq_base_hi && decoded_req_is_wr) begin // SW write
-            next_c = (field_storage.func.admin_cq_base_hi.value.value & ~decoded_wr_biten[31:0]) | (decoded_wr_data[31:0] & decoded_wr_biten[31:0]);
-            load_next_c = '1;
-        end
-        field_combo.func.admin_cq_base_hi.value.next = next_c;
-        field_combo.func.admin_cq_base_hi.value.load_next = load_next_c;
-    end
-    always_ff @(posedge clk) begin
-        if(rst) begin
-            field_storage.func.admin_cq_base_hi.value.value <= 32'h0;
-        end else begin
-            if(field_combo.func.admin_cq_base_hi.value.load_next) begin
-                field_storage.func.admin_cq_base_hi.value.value <= field_combo.func.admin_cq_base_hi.value.next;
-            end
-        end
-    end
     // Field: hca_func_regs.func.admin_log_size.value
     always_comb begin
         automatic logic [3:0] next_c;
@@ -407,30 +263,12 @@ module hca_func_regs (
             readback_data_var[0] = field_storage.func.control.enable.value;
             readback_data_var[1] = field_storage.func.control.reset.value;
         end
-        if(rd_mux_addr == 6'h10) begin
-            readback_data_var[31:0] = field_storage.func.admin_sq_base_lo.value.value;
-        end
-        if(rd_mux_addr == 6'h14) begin
-            readback_data_var[31:0] = field_storage.func.admin_sq_base_hi.value.value;
-        end
-        if(rd_mux_addr == 6'h18) begin
-            readback_data_var[31:0] = field_storage.func.admin_cq_base_lo.value.value;
-        end
-        if(rd_mux_addr == 6'h1c) begin
-            readback_data_var[31:0] = field_storage.func.admin_cq_base_hi.value.value;
-        end
         if(rd_mux_addr == 6'h20) begin
             readback_data_var[3:0] = field_storage.func.admin_log_size.value.value;
         end
         if(rd_mux_addr == 6'h24) begin
             readback_data_var[15:0] = hwif_in.func.admin_status.consumer_index.next;
             readback_data_var[23:16] = hwif_in.func.admin_status.error.next;
-        end
-        if(rd_mux_addr == 6'h28) begin
-            readback_data_var[31:0] = hwif_in.func.time_lo.value.next;
-        end
-        if(rd_mux_addr == 6'h2c) begin
-            readback_data_var[31:0] = hwif_in.func.time_hi.value.next;
         end
         if(rd_mux_addr == 6'h30) begin
             readback_data_var[31:0] = hwif_in.func.clock_hz.value.next;

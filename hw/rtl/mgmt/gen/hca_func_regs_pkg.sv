@@ -53,22 +53,6 @@ package hca_func_regs_pkg;
 
     typedef struct {
         logic [31:0] next;
-    } hca_func_regs__func__time_lo__value__in_t;
-
-    typedef struct {
-        hca_func_regs__func__time_lo__value__in_t value;
-    } hca_func_regs__func__time_lo__in_t;
-
-    typedef struct {
-        logic [31:0] next;
-    } hca_func_regs__func__time_hi__value__in_t;
-
-    typedef struct {
-        hca_func_regs__func__time_hi__value__in_t value;
-    } hca_func_regs__func__time_hi__in_t;
-
-    typedef struct {
-        logic [31:0] next;
     } hca_func_regs__func__clock_hz__value__in_t;
 
     typedef struct {
@@ -92,8 +76,6 @@ package hca_func_regs_pkg;
         hca_func_regs__func__status__in_t status;
         hca_func_regs__func__control__in_t control;
         hca_func_regs__func__admin_status__in_t admin_status;
-        hca_func_regs__func__time_lo__in_t time_lo;
-        hca_func_regs__func__time_hi__in_t time_hi;
         hca_func_regs__func__clock_hz__in_t clock_hz;
         hca_func_regs__func__func_info__in_t func_info;
     } hca_func_regs__func__in_t;

@@ -2,6 +2,8 @@
 // Parts of the register map that are in no register block (external in the map): hca_mgmt answers for them.
 package hca_mgmt_pkg;
   typedef struct packed {
+    logic func_admin;
+    logic func_time;
     logic link_data;
     logic ctx_data;
     logic pkey;
@@ -13,12 +15,14 @@ package hca_mgmt_pkg;
 
   // Of the address of a word.
   function automatic windows_t window_of(logic [17:2] addr);
-    window_of.link_data = addr[17:2] == 16'h4031;
-    window_of.ctx_data = addr[17:8] == 10'h101;
-    window_of.pkey = addr[17:7] == 11'h209 || addr[17:7] == 11'h20d;
-    window_of.gid = addr[17:8] == 10'h105 || addr[17:8] == 10'h107;
-    window_of.counters = addr[17:10] == 8'h42;
-    window_of.mad = addr[17:10] == 8'h43;
-    window_of.mailbox = addr[17:12] == 6'h20;
+    window_of.func_admin = addr[17:4] ==? 14'b00????00000001;
+    window_of.func_time = addr[17:3] ==? 15'b00????000000101;
+    window_of.link_data = addr[17:2] ==? 16'b0100000000110001;
+    window_of.ctx_data = addr[17:8] ==? 10'b0100000001;
+    window_of.pkey = addr[17:7] ==? 11'b01000001?01;
+    window_of.gid = addr[17:8] ==? 10'b01000001?1;
+    window_of.counters = addr[17:10] ==? 8'b01000010;
+    window_of.mad = addr[17:10] ==? 8'b01000011;
+    window_of.mailbox = addr[17:12] ==? 6'b100000;
   endfunction
 endpackage

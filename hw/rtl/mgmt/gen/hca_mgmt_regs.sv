@@ -147,26 +147,26 @@ module hca_mgmt_regs (
         decoded_reg_strb.mgmt.ev_w1 = cpuif_req_masked & (cpuif_addr == 17'h8) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.ev_w2 = cpuif_req_masked & (cpuif_addr == 17'hc) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.ev_pop = cpuif_req_masked & (cpuif_addr == 17'h10) & cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.dma_addr_lo = cpuif_req_masked & (cpuif_addr == 17'h20);
-        decoded_reg_strb.mgmt.dma_addr_hi = cpuif_req_masked & (cpuif_addr == 17'h24);
-        decoded_reg_strb.mgmt.dma_len = cpuif_req_masked & (cpuif_addr == 17'h28);
-        decoded_reg_strb.mgmt.dma_func = cpuif_req_masked & (cpuif_addr == 17'h2c);
-        decoded_reg_strb.mgmt.dma_local = cpuif_req_masked & (cpuif_addr == 17'h30);
+        decoded_reg_strb.mgmt.dma_addr_lo = cpuif_req_masked & (cpuif_addr == 17'h20) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.dma_addr_hi = cpuif_req_masked & (cpuif_addr == 17'h24) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.dma_len = cpuif_req_masked & (cpuif_addr == 17'h28) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.dma_func = cpuif_req_masked & (cpuif_addr == 17'h2c) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.dma_local = cpuif_req_masked & (cpuif_addr == 17'h30) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.dma_ctrl = cpuif_req_masked & (cpuif_addr == 17'h34) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.dma_status = cpuif_req_masked & (cpuif_addr == 17'h38) & !cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.ctx_table = cpuif_req_masked & (cpuif_addr == 17'h40);
-        decoded_reg_strb.mgmt.ctx_index = cpuif_req_masked & (cpuif_addr == 17'h44);
+        decoded_reg_strb.mgmt.ctx_table = cpuif_req_masked & (cpuif_addr == 17'h40) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.ctx_index = cpuif_req_masked & (cpuif_addr == 17'h44) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.ctx_cmd = cpuif_req_masked & (cpuif_addr == 17'h48) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.ctx_status = cpuif_req_masked & (cpuif_addr == 17'h4c) & !cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.ctx_flags = cpuif_req_masked & (cpuif_addr == 17'h50);
-        decoded_reg_strb.mgmt.msg_kind = cpuif_req_masked & (cpuif_addr == 17'h60);
-        decoded_reg_strb.mgmt.msg_qpn = cpuif_req_masked & (cpuif_addr == 17'h64);
+        decoded_reg_strb.mgmt.ctx_flags = cpuif_req_masked & (cpuif_addr == 17'h50) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.msg_kind = cpuif_req_masked & (cpuif_addr == 17'h60) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.msg_qpn = cpuif_req_masked & (cpuif_addr == 17'h64) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.msg_go = cpuif_req_masked & (cpuif_addr == 17'h68) & cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.eqe_eqn = cpuif_req_masked & (cpuif_addr == 17'h70);
+        decoded_reg_strb.mgmt.eqe_eqn = cpuif_req_masked & (cpuif_addr == 17'h70) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.eqe_go = cpuif_req_masked & (cpuif_addr == 17'h74) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.fence_go = cpuif_req_masked & (cpuif_addr == 17'h78) & cpuif_req_is_wr;
         for(int i0=0; i0<4; i0++) begin
-            decoded_reg_strb.mgmt.eqe_data[i0] = cpuif_req_masked & (cpuif_addr == 17'h80 + (17)'(i0) * 17'h4);
+            decoded_reg_strb.mgmt.eqe_data[i0] = cpuif_req_masked & (cpuif_addr == 17'h80 + (17)'(i0) * 17'h4) & cpuif_req_is_wr;
         end
         decoded_reg_strb.mgmt.go_status = cpuif_req_masked & (cpuif_addr == 17'h9c) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_qps = cpuif_req_masked & (cpuif_addr == 17'ha0) & !cpuif_req_is_wr;
@@ -176,33 +176,33 @@ module hca_mgmt_regs (
         decoded_reg_strb.mgmt.num_funcs = cpuif_req_masked & (cpuif_addr == 17'hb4) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_ports = cpuif_req_masked & (cpuif_addr == 17'hb8) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_vls = cpuif_req_masked & (cpuif_addr == 17'hbc) & !cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.link_sel = cpuif_req_masked & (cpuif_addr == 17'hc0);
+        decoded_reg_strb.mgmt.link_sel = cpuif_req_masked & (cpuif_addr == 17'hc0) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.mad_status = cpuif_req_masked & (cpuif_addr == 17'hc8) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.mad_rx = cpuif_req_masked & (cpuif_addr == 17'hcc) & cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.mad_tx = cpuif_req_masked & (cpuif_addr == 17'hd0);
-        decoded_reg_strb.mgmt.lines_ctrl = cpuif_req_masked & (cpuif_addr == 17'hd4);
-        decoded_reg_strb.mgmt.lines_base_lo = cpuif_req_masked & (cpuif_addr == 17'hd8);
-        decoded_reg_strb.mgmt.lines_base_hi = cpuif_req_masked & (cpuif_addr == 17'hdc);
-        decoded_reg_strb.mgmt.lines_sel = cpuif_req_masked & (cpuif_addr == 17'he0);
+        decoded_reg_strb.mgmt.mad_tx = cpuif_req_masked & (cpuif_addr == 17'hd0) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.lines_ctrl = cpuif_req_masked & (cpuif_addr == 17'hd4) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.lines_base_lo = cpuif_req_masked & (cpuif_addr == 17'hd8) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.lines_base_hi = cpuif_req_masked & (cpuif_addr == 17'hdc) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.lines_sel = cpuif_req_masked & (cpuif_addr == 17'he0) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.lines_holder = cpuif_req_masked & (cpuif_addr == 17'he4) & !cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.lines_set = cpuif_req_masked & (cpuif_addr == 17'he8);
-        decoded_reg_strb.mgmt.lines_want_index = cpuif_req_masked & (cpuif_addr == 17'hec);
-        decoded_reg_strb.mgmt.lines_want = cpuif_req_masked & (cpuif_addr == 17'hf0);
+        decoded_reg_strb.mgmt.lines_set = cpuif_req_masked & (cpuif_addr == 17'he8) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.lines_want_index = cpuif_req_masked & (cpuif_addr == 17'hec) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.lines_want = cpuif_req_masked & (cpuif_addr == 17'hf0) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.lines_status = cpuif_req_masked & (cpuif_addr == 17'hf4) & !cpuif_req_is_wr;
         for(int i0=0; i0<16; i0++) begin
-            decoded_reg_strb.mgmt.fn[i0].status = cpuif_req_masked & (cpuif_addr == 17'h200 + (17)'(i0) * 17'h10);
-            decoded_reg_strb.mgmt.fn[i0].admin_status = cpuif_req_masked & (cpuif_addr == 17'h204 + (17)'(i0) * 17'h10);
+            decoded_reg_strb.mgmt.fn[i0].status = cpuif_req_masked & (cpuif_addr == 17'h200 + (17)'(i0) * 17'h10) & cpuif_req_is_wr;
+            decoded_reg_strb.mgmt.fn[i0].admin_status = cpuif_req_masked & (cpuif_addr == 17'h204 + (17)'(i0) * 17'h10) & cpuif_req_is_wr;
             decoded_reg_strb.mgmt.fn[i0].admin_producer = cpuif_req_masked & (cpuif_addr == 17'h208 + (17)'(i0) * 17'h10) & !cpuif_req_is_wr;
             decoded_reg_strb.mgmt.fn[i0].reset_done = cpuif_req_masked & (cpuif_addr == 17'h20c + (17)'(i0) * 17'h10) & cpuif_req_is_wr;
         end
         for(int i0=0; i0<2; i0++) begin
-            decoded_reg_strb.mgmt.port[i0].ctrl = cpuif_req_masked & (cpuif_addr == 17'h400 + (17)'(i0) * 17'h200);
+            decoded_reg_strb.mgmt.port[i0].ctrl = cpuif_req_masked & (cpuif_addr == 17'h400 + (17)'(i0) * 17'h200) & cpuif_req_is_wr;
             decoded_reg_strb.mgmt.port[i0].status = cpuif_req_masked & (cpuif_addr == 17'h404 + (17)'(i0) * 17'h200) & !cpuif_req_is_wr;
-            decoded_reg_strb.mgmt.port[i0].mtu = cpuif_req_masked & (cpuif_addr == 17'h408 + (17)'(i0) * 17'h200);
-            decoded_reg_strb.mgmt.port[i0].mac_lo = cpuif_req_masked & (cpuif_addr == 17'h40c + (17)'(i0) * 17'h200);
-            decoded_reg_strb.mgmt.port[i0].mac_hi = cpuif_req_masked & (cpuif_addr == 17'h410 + (17)'(i0) * 17'h200);
-            decoded_reg_strb.mgmt.port[i0].lid = cpuif_req_masked & (cpuif_addr == 17'h414 + (17)'(i0) * 17'h200);
-            decoded_reg_strb.mgmt.port[i0].lmc = cpuif_req_masked & (cpuif_addr == 17'h418 + (17)'(i0) * 17'h200);
+            decoded_reg_strb.mgmt.port[i0].mtu = cpuif_req_masked & (cpuif_addr == 17'h408 + (17)'(i0) * 17'h200) & cpuif_req_is_wr;
+            decoded_reg_strb.mgmt.port[i0].mac_lo = cpuif_req_masked & (cpuif_addr == 17'h40c + (17)'(i0) * 17'h200) & cpuif_req_is_wr;
+            decoded_reg_strb.mgmt.port[i0].mac_hi = cpuif_req_masked & (cpuif_addr == 17'h410 + (17)'(i0) * 17'h200) & cpuif_req_is_wr;
+            decoded_reg_strb.mgmt.port[i0].lid = cpuif_req_masked & (cpuif_addr == 17'h414 + (17)'(i0) * 17'h200) & cpuif_req_is_wr;
+            decoded_reg_strb.mgmt.port[i0].lmc = cpuif_req_masked & (cpuif_addr == 17'h418 + (17)'(i0) * 17'h200) & cpuif_req_is_wr;
         end
         decoded_err = '0;
     end
@@ -2170,54 +2170,13 @@ module hca_mgmt_regs (
         if(rd_mux_addr == 17'hc) begin
             readback_data_var[31:0] = hwif_in.mgmt.ev_w2.value.next;
         end
-        if(rd_mux_addr == 17'h20) begin
-            readback_data_var[31:0] = field_storage.mgmt.dma_addr_lo.value.value;
-        end
-        if(rd_mux_addr == 17'h24) begin
-            readback_data_var[31:0] = field_storage.mgmt.dma_addr_hi.value.value;
-        end
-        if(rd_mux_addr == 17'h28) begin
-            readback_data_var[12:0] = field_storage.mgmt.dma_len.value.value;
-        end
-        if(rd_mux_addr == 17'h2c) begin
-            readback_data_var[7:0] = field_storage.mgmt.dma_func.value.value;
-        end
-        if(rd_mux_addr == 17'h30) begin
-            readback_data_var[11:0] = field_storage.mgmt.dma_local.value.value;
-            readback_data_var[21:16] = field_storage.mgmt.dma_local.skip.value;
-            readback_data_var[29:24] = field_storage.mgmt.dma_local.spare.value;
-        end
         if(rd_mux_addr == 17'h38) begin
             readback_data_var[0] = hwif_in.mgmt.dma_status.busy.next;
             readback_data_var[1] = hwif_in.mgmt.dma_status.error.next;
         end
-        if(rd_mux_addr == 17'h40) begin
-            readback_data_var[3:0] = field_storage.mgmt.ctx_table.value.value;
-        end
-        if(rd_mux_addr == 17'h44) begin
-            readback_data_var[31:0] = field_storage.mgmt.ctx_index.value.value;
-        end
         if(rd_mux_addr == 17'h4c) begin
             readback_data_var[0] = hwif_in.mgmt.ctx_status.busy.next;
             readback_data_var[1] = hwif_in.mgmt.ctx_status.error.next;
-        end
-        if(rd_mux_addr == 17'h50) begin
-            readback_data_var[0] = field_storage.mgmt.ctx_flags.init_sq.value;
-            readback_data_var[1] = field_storage.mgmt.ctx_flags.init_rq.value;
-        end
-        if(rd_mux_addr == 17'h60) begin
-            readback_data_var[2:0] = field_storage.mgmt.msg_kind.value.value;
-        end
-        if(rd_mux_addr == 17'h64) begin
-            readback_data_var[23:0] = field_storage.mgmt.msg_qpn.value.value;
-        end
-        if(rd_mux_addr == 17'h70) begin
-            readback_data_var[7:0] = field_storage.mgmt.eqe_eqn.value.value;
-        end
-        for(int i0=0; i0<4; i0++) begin
-            if(rd_mux_addr == 17'h80 + (17)'(i0) * 17'h4) begin
-                readback_data_var[31:0] = field_storage.mgmt.eqe_data[i0].value.value;
-            end
         end
         if(rd_mux_addr == 17'h9c) begin
             readback_data_var[0] = hwif_in.mgmt.go_status.msg_busy.next;
@@ -2245,93 +2204,29 @@ module hca_mgmt_regs (
         if(rd_mux_addr == 17'hbc) begin
             readback_data_var[3:0] = hwif_in.mgmt.num_vls.value.next;
         end
-        if(rd_mux_addr == 17'hc0) begin
-            readback_data_var[7:0] = field_storage.mgmt.link_sel.word.value;
-            readback_data_var[8] = field_storage.mgmt.link_sel.port.value;
-        end
         if(rd_mux_addr == 17'hc8) begin
             readback_data_var[0] = hwif_in.mgmt.mad_status.pending.next;
             readback_data_var[1] = hwif_in.mgmt.mad_status.port.next;
             readback_data_var[2] = hwif_in.mgmt.mad_status.busy.next;
             readback_data_var[13:4] = hwif_in.mgmt.mad_status.bytes.next;
         end
-        if(rd_mux_addr == 17'hd0) begin
-            readback_data_var[9:0] = field_storage.mgmt.mad_tx.bytes.value;
-            readback_data_var[16] = field_storage.mgmt.mad_tx.port.value;
-        end
-        if(rd_mux_addr == 17'hd4) begin
-            readback_data_var[0] = field_storage.mgmt.lines_ctrl.enable.value;
-            readback_data_var[1] = field_storage.mgmt.lines_ctrl.hold.value;
-            readback_data_var[12:8] = field_storage.mgmt.lines_ctrl.index_bits.value;
-        end
-        if(rd_mux_addr == 17'hd8) begin
-            readback_data_var[31:0] = field_storage.mgmt.lines_base_lo.value.value;
-        end
-        if(rd_mux_addr == 17'hdc) begin
-            readback_data_var[31:0] = field_storage.mgmt.lines_base_hi.value.value;
-        end
-        if(rd_mux_addr == 17'he0) begin
-            readback_data_var[23:0] = field_storage.mgmt.lines_sel.value.value;
-        end
         if(rd_mux_addr == 17'he4) begin
             readback_data_var[23:0] = hwif_in.mgmt.lines_holder.qpn.next;
             readback_data_var[24] = hwif_in.mgmt.lines_holder.valid.next;
             readback_data_var[25] = hwif_in.mgmt.lines_holder.may_rest.next;
-        end
-        if(rd_mux_addr == 17'he8) begin
-            readback_data_var[23:0] = field_storage.mgmt.lines_set.qpn.value;
-            readback_data_var[24] = field_storage.mgmt.lines_set.valid.value;
-            readback_data_var[25] = field_storage.mgmt.lines_set.may_rest.value;
-        end
-        if(rd_mux_addr == 17'hec) begin
-            readback_data_var[16:0] = field_storage.mgmt.lines_want_index.index.value;
-            readback_data_var[31:24] = field_storage.mgmt.lines_want_index.func.value;
-        end
-        if(rd_mux_addr == 17'hf0) begin
-            readback_data_var[23:0] = field_storage.mgmt.lines_want.qpn.value;
-            readback_data_var[25:24] = field_storage.mgmt.lines_want.kind.value;
         end
         if(rd_mux_addr == 17'hf4) begin
             readback_data_var[0] = hwif_in.mgmt.lines_status.held.next;
             readback_data_var[1] = hwif_in.mgmt.lines_status.room.next;
         end
         for(int i0=0; i0<16; i0++) begin
-            if(rd_mux_addr == 17'h200 + (17)'(i0) * 17'h10) begin
-                readback_data_var[0] = field_storage.mgmt.fn[i0].status.ready.value;
-                readback_data_var[1] = field_storage.mgmt.fn[i0].status.fatal.value;
-                readback_data_var[2] = field_storage.mgmt.fn[i0].status.link_up.value;
-            end
-            if(rd_mux_addr == 17'h204 + (17)'(i0) * 17'h10) begin
-                readback_data_var[15:0] = field_storage.mgmt.fn[i0].admin_status.consumer_index.value;
-                readback_data_var[23:16] = field_storage.mgmt.fn[i0].admin_status.error.value;
-            end
             if(rd_mux_addr == 17'h208 + (17)'(i0) * 17'h10) begin
                 readback_data_var[15:0] = hwif_in.mgmt.fn[i0].admin_producer.value.next;
             end
         end
         for(int i0=0; i0<2; i0++) begin
-            if(rd_mux_addr == 17'h400 + (17)'(i0) * 17'h200) begin
-                readback_data_var[0] = field_storage.mgmt.port[i0].ctrl.ib.value;
-                readback_data_var[1] = field_storage.mgmt.port[i0].ctrl.enable.value;
-                readback_data_var[2] = field_storage.mgmt.port[i0].ctrl.active.value;
-            end
             if(rd_mux_addr == 17'h404 + (17)'(i0) * 17'h200) begin
                 readback_data_var[0] = hwif_in.mgmt.port[i0].status.link_up.next;
-            end
-            if(rd_mux_addr == 17'h408 + (17)'(i0) * 17'h200) begin
-                readback_data_var[2:0] = field_storage.mgmt.port[i0].mtu.value.value;
-            end
-            if(rd_mux_addr == 17'h40c + (17)'(i0) * 17'h200) begin
-                readback_data_var[31:0] = field_storage.mgmt.port[i0].mac_lo.value.value;
-            end
-            if(rd_mux_addr == 17'h410 + (17)'(i0) * 17'h200) begin
-                readback_data_var[15:0] = field_storage.mgmt.port[i0].mac_hi.value.value;
-            end
-            if(rd_mux_addr == 17'h414 + (17)'(i0) * 17'h200) begin
-                readback_data_var[15:0] = field_storage.mgmt.port[i0].lid.value.value;
-            end
-            if(rd_mux_addr == 17'h418 + (17)'(i0) * 17'h200) begin
-                readback_data_var[2:0] = field_storage.mgmt.port[i0].lmc.value.value;
             end
         end
         readback_data = readback_data_var;
