@@ -15,13 +15,14 @@ from synth.paths import Delays
 
 # What all blocks are to reach: a path that does is not made shorter, for that costs LUTs.
 GOAL_NS = tomllib.loads((Path(__file__).resolve().parents[2] / "hw" / "timing.toml").read_text())["goal_ns"]
-# Ways in which the mapper looks for short paths; the best of their netlists counts, for none of them wins always: the
-# logic as it is, with structural choices, or restructured for depth before. `{W}`: the delay of a net, before each LUT;
-# -C: so many ways to cover a gate are kept, of which the mapper by itself keeps 8.
-SEARCHES = (
-    "&scorr; &sweep; &dc2; &dch -f -r; &if -C 16 -D {goal_ps} {W}; &mfs",
-    "&scorr; &sweep; &if -g -K 6 -C 16; &st; &dch -f -r; &if -C 16 -D {goal_ps} {W}; &mfs",
-)
+# Ways in which the mapper looks for small netlists that are fast; the best one counts, for none of them wins always:
+# the logic balanced by what its inputs share (-x), or by sums of products before that (-g). `{W}`: the delay of a net,
+# before each LUT. -C: so many ways to cover a gate are kept; -F, -A: so often their choice is gone through again.
+FIRST = "&scorr; &sweep; "
+BY_INPUTS = "&if -x -K 6 -C 16; &st; "
+BY_SUMS = "&if -g -K 6 -C 16; &st; "
+MAP = "&dch -f -r; &if -C 16 -F 3 -A 6 -D {goal_ps} {W}; &mfs"
+SEARCHES = (FIRST + BY_INPUTS + MAP, FIRST + BY_SUMS + BY_INPUTS + MAP)
 # The mapper's sums are not those of `paths` to the last picosecond: it is told a little less.
 MARGIN_NS = 0.08
 
@@ -31,6 +32,7 @@ ARC = re.compile(r"\(\s*(?:posedge |negedge )?(?P<pin>\w+)(?:\[\d+\])?\s*=>\s*\(
 CLOCKED = re.compile(r"\b(pos|neg)edge\b")
 VALUE = re.compile(r"=\s*[^=;>]+;")
 SETUP = re.compile(r"(\$setup\s*\(.*,)[^,]*\);")
+LUT_AREA = re.compile(r"abc9_lut=\d+( \*\)\nmodule \S*LUT)(\d)")
 
 
 def ps(ns: float) -> int:
@@ -76,7 +78,14 @@ def for_mapper(delays: Delays = Delays()) -> str:
             found = delay_of(module, arc["pin"], arc["out"], clocked=bool(CLOCKED.search(line)), delays=delays)
             line = line if found is None else VALUE.sub(f"= {found};", line, count=1)
         lines.append(SETUP.sub(r"\1 0);", line))
-    return "\n".join(lines) + "\n" + late_box(delays)
+    return LUT_AREA.sub(lut_area, "\n".join(lines)) + "\n" + late_box(delays)
+
+
+def lut_area(found: re.Match) -> str:
+    """A LUT is a LUT, whatever the number of its inputs; more than six take several. Yosys counts small ones for less,
+    and then the mapper makes three choices of two where one of four does."""
+    inputs = int(found[2])
+    return f"abc9_lut={1 << max(inputs - 6, 0)}{found[1]}{inputs}"
 
 
 def is_memory(module: str) -> bool:

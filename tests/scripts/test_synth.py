@@ -1,5 +1,6 @@
 """Which blocks there are, what their results depend on, what is read out of Yosys, and the verdicts."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -165,6 +166,12 @@ def test_the_mapper_has_the_delays_that_paths_are_measured_with():
     assert f"(I => O) = {cells.ps(delays.ram_out - delays.clock_to_out)};" in arcs_of(cells.LATE)
     assert cells.is_memory("RAMB36E2")
     assert not cells.is_memory("RAMB36E1")
+
+
+def test_the_mapper_counts_luts_as_make_area_does():
+    text = cells.for_mapper()
+    assert {int(inputs): int(area) for area, inputs in re.findall(r"abc9_lut=(\d+) \*\)\nmodule \S*LUT(\d)", text)} \
+        == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 2, 8: 4}
 
 
 def netlist(path, luts, levels):

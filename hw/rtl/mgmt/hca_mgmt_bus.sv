@@ -4,8 +4,8 @@
 // with bytes without strobe, which keep their value, the rest is read first.
 // Firmware goes first; each access takes 3 cycles or more.
 //
-// A register block answers at once, a window that is read later; accesses are of aligned words. What each of them reads is in a
-// register of its own, for the multiplexers in front of it are long: who was asked is said behind it.
+// A register block answers at once, a window that is read later; accesses are of aligned words. What each of them reads
+// is in a register of its own, for the multiplexers in front of it are long: who was asked is said behind it.
 module hca_mgmt_bus
   import hca_pkg::*;
   import hca_mgmt_pkg::*;

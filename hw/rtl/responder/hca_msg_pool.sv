@@ -91,7 +91,7 @@ module hca_msg_pool
   assign is_fresh      = fresh_q != (MsgBlkW + 1)'(MsgBlocks);
   assign alloc_ready_o = look_q && (is_fresh || used_valid) && !free0_q && !free1_q && !clear_done_o;
   assign alloc_blk_o   = is_fresh ? fresh_q[MsgBlkW-1:0] : used_blk;
-  assign take          = alloc_i && alloc_ready_o;
+  assign take          = alloc_ready_o;   // alloc_i is late, and held from the cycle before look_q on
   assign give          = free0_q || state_q == StFree || (state_q == StOne && some_q);
   assign give_blk      = free0_q ? free_blk_q : blk_q;
 
@@ -265,6 +265,7 @@ module hca_msg_pool
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!look_q || alloc_i) else $error("hca_msg_pool: an alloc was withdrawn");
     if (!rst_i) assert (!next_en_i || (state_q == StIdle && !free0_q && !free1_q))
       else $error("hca_msg_pool: a block is asked for beside one that comes back");
     if (!rst_i) assert (!peeks_q || !row.some || row.oldest == row.newest || !clear_i)

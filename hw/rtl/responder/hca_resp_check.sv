@@ -130,9 +130,18 @@ module hca_resp_check
   hca_same #(.Width(24)) u_in_seq (.a_i(now_st_i.epsn), .b_i(rxd_i.psn), .same_o(in_seq));
   assign marks_d.ahead = 7'(between_q) + 7'd1;
 
+  // A SEND is longer than any may be with this packet: what it may still have is one more than its length inverted.
+  logic send_fills, send_over;
+  hca_next #(.Width(31)) u_fills (.a_i(~now_st_i.msg_bytes[30:0]), .b_i(31'(pay)), .next_o(send_fills));
+  assign send_over = now_st_i.msg_bytes[31] || (31'(pay) > ~now_st_i.msg_bytes[30:0] && !send_fills);
+  if (MaxMsgBytes != 32'd1 << 31) begin : gen_other_bound
+    $error("hca_resp_check: send_over is of messages of 2 GiB");
+  end
+
+  assign pay = rxd_i.payload_bytes;
+
   always_comb begin
     op       = rxd_i.opcode[4:0];
-    pay      = rxd_i.payload_bytes;
     rd_used  = now_st_i.rd_pushed - rd_popped_i;
     // The MTU comes late: what is left for a last packet, of each that there may be.
     rd_full  = (rxd_i.reth_bytes >> 7) >> now_ctx_i.path_mtu;
@@ -206,7 +215,7 @@ module hca_resp_check
                                          || (look_d.flush ? flush_bad : rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.atomic && !look_d.flush && (rxd_i.reth_va[2:0] != '0 || rxd_i.reth_bytes != 32'd8))
                      || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
-                     || (look_d.send && !look_d.starts && now_st_i.msg_bytes > MaxMsgBytes - 32'(pay));
+                     || (look_d.send && !look_d.starts && send_over);
     look_d.access_bad = (look_d.write && !now_ctx_i.remote_write)
                         || (look_d.read && !(look_d.flush ? now_ctx_i.flush_global && !feth.plt[1]
                                              : look_d.stores ? now_ctx_i.remote_write
