@@ -11,7 +11,12 @@
   localparam int unsigned MaxOutstanding  = 256;
   localparam int unsigned MsgBlockRows    = (SmallPools || NumQps > 4096) ? 4 : 8;
   localparam int unsigned MsgRowW         = $clog2(MsgBlockRows);
-  localparam int unsigned MsgBlocks       = NumQps + (SmallPools ? 4096 : 8192) / MsgBlockRows;
+`ifdef HCA_MSG_ROWS
+  localparam int unsigned MsgRows         = `HCA_MSG_ROWS;   // a proof has few
+`else
+  localparam int unsigned MsgRows         = SmallPools ? 4096 : 8192;
+`endif
+  localparam int unsigned MsgBlocks       = NumQps + MsgRows / MsgBlockRows;
   localparam int unsigned MsgBlkW         = $clog2(MsgBlocks);
   // WQEs fetched ahead for each QP whose turn it may be, in blocks of 64 bytes. One QP sends no more than that while
   // the host is asked once: in 500 ns 64 are more than it can, 32 would be some 55 million a second.

@@ -8,7 +8,7 @@
 // blocks of a QP come back, two cycles each. A QP that has nothing outstanding has one at most: if peek_i comes a cycle
 // ahead, that is over in the second cycle of clear_i. Takes nothing for NumQps cycles after reset.
 module hca_msg_pool
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*;
 (
   input  logic             clk_i,
   input  logic             rst_i,
