@@ -24,7 +24,7 @@ module hca_fifo #(
   end
 
   logic [PtrW-1:0]   wr_ptr_q, rd_ptr_q;
-  logic [CountW-1:0] count_q, more, fewer;
+  logic [CountW-1:0] count_q, ones, zeros;   // all bits below are
   logic              push, pop;
 
   assign in_ready_o = !count_q[PtrW];
@@ -32,11 +32,12 @@ module hca_fifo #(
   assign pop        = out_valid_o && out_ready_i;
   assign count_o    = count_q;
 
-  // Both are there, in gates, when it is known what comes and what goes: that is often late.
+  // Which bits change with one more or one less is there, in gates, when it is known what comes and what goes: that is
+  // often late.
   always_comb begin
     for (int unsigned b = 0; b < CountW; b++) begin
-      more[b]  = count_q[b] ^ ((~count_q & CountW'((1 << b) - 1)) == '0);
-      fewer[b] = count_q[b] ^ ((count_q & CountW'((1 << b) - 1)) == '0);
+      ones[b]  = (~count_q & CountW'((1 << b) - 1)) == '0;
+      zeros[b] = (count_q & CountW'((1 << b) - 1)) == '0;
     end
   end
 
@@ -46,7 +47,7 @@ module hca_fifo #(
       count_q  <= '0;
     end else begin
       if (push) wr_ptr_q <= wr_ptr_q + 1'b1;
-      count_q <= (push && !pop) ? more : (pop && !push) ? fewer : count_q;
+      count_q <= count_q ^ ((ones & {CountW{push && !pop}}) | (zeros & {CountW{pop && !push}}));
     end
   end
 
