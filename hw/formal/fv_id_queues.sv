@@ -1,6 +1,6 @@
-// Proof of hca_id_queues: every queue is first in, first out; an id that was pushed leaves once, and its queue offers it
-// within two cycles of the one before it. What was in a queue when sorting was asked for is named until it has left: a
-// named queue offers an id, and none of the old ones is left when it is named no more.
+// Proof of hca_id_queues: every queue is first in, first out; an id that was pushed leaves once, and its queue offers
+// it within two cycles of the one before it. What was in a queue when sorting was asked for is named until it has left:
+// a named queue offers an id, and none of the old ones is left when it is named no more.
 // Who is at each place of a queue is kept beside it, and so is where each id is: one undoes the other.
 module fv_id_queues #(
   parameter  int unsigned Queues = 2,

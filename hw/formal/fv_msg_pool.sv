@@ -1,8 +1,9 @@
-// Proof of hca_msg_pool: each block is fresh, free or in the list of one QP, once; a list is whole, from the QP's oldest
-// block to its newest one, so a QP gives back what it has taken, in that order, and has nothing left when it has been
-// cleared; no block is lost or given to two. The map says a QP's oldest block, also beside one that comes back; how many
-// are free, and how many QPs have none, is counted right. Takes, ends, maps and clears of any QPs in any order.
-// What a block is, and its place, is kept beside the pool, and so is who is at each place: one undoes the other.
+// Proof of hca_msg_pool: each block is fresh, free or in the list of one QP, once; a list is whole, from the QP's
+// oldest block to its newest one, so a QP gives back what it has taken, in that order, and has nothing left when it
+// has been cleared; no block is lost or given to two. The map says a QP's oldest block, also beside one that comes
+// back; how many are free, and how many QPs have none, is counted right. Takes, ends, maps and clears of any QPs in
+// any order. What a block is, and its place, is kept beside the pool, and so is who is at each place: one undoes the
+// other.
 module fv_msg_pool
   import hca_pkg::*;
 (
