@@ -31,8 +31,10 @@ RESULT = ROOT / "target" / "area" / "area.json"
 LOGIC = {r"LUT[1-6](_2)?|INV": 1}
 LUT_RAM = {r"RAM(32|64)M": 4, r"RAM(32M16|64M8)": 8, r"RAM(32|64)X1D": 2, r"RAM(32|64)X1S": 1, r"RAM128X1S": 2,
            r"RAM128X1D|RAM256X1S": 4, r"RAM256X1D|RAM512X1S": 8, r"SRL\w+": 1}
-COLUMNS = {"LUT": LOGIC | LUT_RAM, "as RAM": LUT_RAM, "FF": {r"FD[CPRS]E": 1},
-           "RAMB36": {r"RAMB36E2": 1, r"RAMB18E2": 0.5}, "URAM": {r"URAM288\w*": 1}, "DSP": {r"DSP48E2": 1}}
+CELLS = {"LUT": LOGIC | LUT_RAM, "as RAM": LUT_RAM, "FF": {r"FD[CPRS]E": 1},
+         "RAMB36": {r"RAMB36E2": 1, r"RAMB18E2": 0.5}, "URAM": {r"URAM288\w*": 1}, "DSP": {r"DSP48E2": 1}}
+# packed: LUTs where two functions share one (scripts/synth/packing.py).
+COLUMNS = ("LUT", "packed", *(name for name in CELLS if name != "LUT"))
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ def count(cells: dict[str, int], weights: dict[str, float]) -> float:
 
 
 def area_of(summary: dict) -> dict[str, float]:
-    return {name: count(summary["cells"], weights) for name, weights in COLUMNS.items()}
+    counts = {name: count(summary["cells"], weights) for name, weights in CELLS.items()}
+    return {"LUT": counts["LUT"], "packed": counts["LUT"] - summary["pairs"]} | counts
 
 
 def strays(label: str, summary: dict, rules: Rules) -> Iterator[tuple[str, int, str]]:

@@ -67,7 +67,7 @@ def estimate(job: mapping.Job) -> dict:
 def row_of(job: mapping.Job, found: dict, budgets: Budgets) -> dict:
     """One block, as the table and the JSON have it. A block of wires alone has no path."""
     worst = found["paths"][0] if found["paths"] else {"ns": 0.0, "luts": 0, "carries": 0, "start": "", "end": ""}
-    over = sum(number for ns, number in found["ends"].items() if float(ns) >= budgets.goal_ns)
+    over = sum(number for ns, number in found["ends"].items() if float(ns) > budgets.goal_ns)
     return {"block": job.label, "module": job.module, "worst_ns": worst["ns"], "luts": worst["luts"],
             "carries": worst["carries"], "start": worst["start"], "end": worst["end"],
             "budget_ns": budgets.of(job.module), "verdict": budgets.verdict(job.module, worst["ns"]),

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from synth import cells, paths
+from synth import cells, packing, paths
 from synth.hierarchy import Block, Design
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,13 +70,17 @@ def is_mapped(job: Job) -> bool:
 
 
 def mapped(job: Job) -> dict:
-    """The summary of the block: {"cells": {type: number}, "memories": [...], "registers": {name: bits}}."""
-    summary = job.folder / "summary.json"
+    """The summary of the block: {"cells": {type: number}, "pairs": number of functions that share a LUT (`packing`),
+    "memories": [...], "registers": {name: bits}}."""
+    path = job.folder / "summary.json"
     if not is_mapped(job):
         run(job)
-        text = json.dumps(summarise(job), indent=1)
-        summary.write_text(text)
-    return json.loads(summary.read_text())
+        path.write_text(json.dumps(summarise(job), indent=1))
+    known = json.loads(path.read_text())
+    if "pairs" not in known:   # a netlist that was kept before they were counted
+        known = summarise(job)
+        path.write_text(json.dumps(known, indent=1))
+    return known
 
 
 def run(job: Job) -> None:
@@ -117,6 +121,7 @@ def summarise(job: Job) -> dict:
     module = read_netlist(job)
     found = memories((job.folder / "memories.txt").read_text(), (job.folder / "synth.log").read_text())
     return {"label": job.label, "cells": Counter(cell["type"] for cell in module["cells"].values()),
+            "pairs": packing.pairs(module),
             "memories": [asdict(memory) for memory in found], "registers": registers(module)}
 
 

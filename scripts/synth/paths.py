@@ -5,6 +5,7 @@ What a delay is made of stands in `Delays`; how far to trust it in docs/timing.m
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -214,7 +215,8 @@ def trace(net: Netlist, found: Arrivals, bit: int, ns: float, end: str) -> Path:
 
 
 def analyse(module: dict, delays: Delays = Delays(), paths: int = 8) -> dict:
-    """The worst paths with different starts, worst first, and how many ends there are at each tenth of a nanosecond."""
+    """The worst paths with different starts, worst first, and how many ends there are by the tenth of a nanosecond that
+    is enough for them."""
     net = Netlist.read(module)
     found = arrivals(net, delays)
     reached = sorted(((found.at[bit] + delay, bit, end) for bit, delay, end in ends(net, delays)), reverse=True)
@@ -224,5 +226,5 @@ def analyse(module: dict, delays: Delays = Delays(), paths: int = 8) -> dict:
         worst.setdefault(re.sub(r"(\[\d+\])+$", "", path.start), path)
         if len(worst) >= paths:
             break
-    tenths = Counter(f"{int(ns * 10 + 1e-6) / 10:.1f}" for ns, _, _ in reached)
+    tenths = Counter(f"{math.ceil(ns * 10 - 1e-6) / 10:.1f}" for ns, _, _ in reached)
     return {"paths": [vars(path) for path in worst.values()], "ends": dict(tenths), "loops": found.loops}

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import area
 import pytest
 import timing
-from synth import cells, hierarchy, mapping
+from synth import cells, hierarchy, mapping, packing
 from synth.hierarchy import Block
 
 LEAF = """module leaf #(
@@ -107,7 +107,25 @@ def test_registers_of_an_array_count_together():
 
 def test_cells_by_column():
     cells = {"LUT6": 10, "LUT2": 1, "RAM32M": 2, "RAM64X1D": 3, "FDRE": 7, "RAMB18E2": 1, "RAMB36E2": 2, "CARRY8": 9}
-    assert area.area_of({"cells": cells}) == {"LUT": 25, "as RAM": 14, "FF": 7, "RAMB36": 2.5, "URAM": 0, "DSP": 0}
+    counts = {"LUT": 25, "packed": 21, "as RAM": 14, "FF": 7, "RAMB36": 2.5, "URAM": 0, "DSP": 0}
+    assert area.area_of({"cells": cells, "pairs": 4}) == counts
+
+
+def test_functions_that_share_a_lut():
+    """Two of five inputs together, some of which they have in common; each once, and none of six inputs."""
+    def functions(*inputs):
+        ports = [{f"I{i}": [bit] for i, bit in enumerate(bits)} for bits in inputs]
+        kinds = ["INV" if len(bits) == 1 else f"LUT{len(bits)}" for bits in inputs]
+        return {"cells": {f"f{n}": {"type": kind, "connections": {"O": [100 + n], **port}}
+                          for n, (kind, port) in enumerate(zip(kinds, ports))}}
+
+    assert packing.pairs(functions([1, 2, 3], [3, 4, 5])) == 1
+    assert packing.pairs(functions([1, 2, 3], [4, 5])) == 0, "nothing in common"
+    assert packing.pairs(functions([1, 2, 3], [3, 4, 5, 6])) == 0, "six inputs"
+    assert packing.pairs(functions([1, 2, 3, 4, 5, 6], [1, 2])) == 0, "no room"
+    assert packing.pairs(functions([1, 2, 3, 4, 5], [1, 2, 3], [6, 7], [7, "1"])) == 2
+    many = packing.MANY + 1
+    assert packing.pairs(functions(*[[1, 10 + 2 * n, 11 + 2 * n] for n in range(many)])) == 0, "a net that all look at"
 
 
 def test_what_is_not_in_block_ram():
