@@ -205,6 +205,7 @@ module hca_doorbell
     if (again) begin
       {on_cq_q, on_eq_q, on_srq_q, on_admin_q} <= '0;
       func_q  <= again_i.func;
+      addr_q  <= (again_i.kind == MissSq) ? 12'(SqDoorbellOffset) : 12'(RqDoorbellOffset);
       data_q  <= again_word;
       on_sq_q <= again_i.kind == MissSq;
       on_rq_q <= again_i.kind == MissRq;
@@ -397,7 +398,7 @@ module hca_doorbell
     if (choose) {slot_q, next_bad_q, next_miss_q} <= {slot, grant[NumFuncs], grant[NumFuncs+1]};
     if (ev_load) ev_q <= pick;
     if (take_admin) admin_pi_q[func_q[FuncIdxW-1:0]] <= data_q[15:0];
-    if (take_bad && !pending_q[NumFuncs]) begin
+    if (take_bad && (!pending_q[NumFuncs] || (ev_load && next_bad_q))) begin   // its place is free, or becomes so
       bad_ev_q <= '{cause: 32'(addr_q), id: 32'(qp_word.qpn), reserved0: 16'd0, func: func_q,
                     kind: HwEventBadDoorbell};
     end

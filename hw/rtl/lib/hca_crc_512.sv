@@ -163,7 +163,7 @@ module hca_crc_512 #(
     if (valid_i) begin
       s1_first_q <= first_i;
       s1_end_q   <= end_i;
-      s1_back_q  <= 6'd0 - len[5:0];
+      s1_back_q  <= (6'd0 - len[5:0]) & LenMask[5:0];   // a difference hides that its low bits are 0
       s1_init_q  <= init_i;
       for (int unsigned at = 0; at < 64; at += Granule) begin
         if (end_i && len <= 7'(at)) s1_data_q[8*at +: 8*Granule] <= '0;

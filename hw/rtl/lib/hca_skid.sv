@@ -1,7 +1,10 @@
 // Skid buffer: cuts a stream in both directions (valid, payload and ready all come from registers), one
-// transfer per cycle, latency one cycle, holds at most two words.
+// transfer per cycle, latency one cycle, holds at most two words. Eager: words are taken before it is known whether
+// they are valid, so that a late valid is the enable of no word; for what stands still at the input while nothing is
+// valid.
 module hca_skid #(
-  parameter int unsigned Width = 32
+  parameter int unsigned Width = 32,
+  parameter bit          Eager = 1'b0
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
@@ -15,12 +18,13 @@ module hca_skid #(
 
   logic             out_valid_q, skid_valid_q;
   logic [Width-1:0] out_q, skid_q;
-  logic             push, out_free;
+  logic             push, load, out_free;
 
   assign in_ready_o  = !skid_valid_q;
   assign out_valid_o = out_valid_q;
   assign out_o       = out_q;
   assign push        = in_valid_i && in_ready_o;
+  assign load        = Eager ? in_ready_o : push;
   assign out_free    = !out_valid_q || out_ready_i;
 
   always_ff @(posedge clk_i) begin
@@ -36,8 +40,8 @@ module hca_skid #(
 
   always_ff @(posedge clk_i) begin
     if (out_free && skid_valid_q) out_q <= skid_q;
-    else if (out_free && push) out_q <= in_i;
-    if (push && !out_free) skid_q <= in_i;
+    else if (out_free && load) out_q <= in_i;
+    if (load && !out_free) skid_q <= in_i;
   end
 
 endmodule

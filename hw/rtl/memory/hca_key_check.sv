@@ -1,14 +1,14 @@
 // The rules of a memory key, combinational: may this segment use this row of the MPT, and where inside
 // the region is it? What must be inside is chk_bytes. Each rule has a verdict of its own: which one counts if several
-// are broken is for whoever has the time (verdict_of). That of the list counts where there is one (paged_o).
+// are broken is for whoever has the time (faults_of, verdict_of).
 module hca_key_check
   import hca_pkg::*;
   import hca_key_pkg::*;
 (
   input  seg_t        seg_i,
   input  mpt_t        mpt_i,
-  output key_faults_t faults_o,
-  output logic        paged_o,
+  input  key_use_t    use_i,          // of them
+  output key_found_t  found_o,
   output logic [63:0] pos_o       // where va lies; if it is paged, from the start of the list's first page
 );
 
@@ -24,20 +24,26 @@ module hca_key_check
 
   // The upper half for either carry of the lower one: open synthesis takes a chain of 64 bits for a long one, and lets
   // everything beside it take as long.
-  function automatic logic [66:0] sum_of(input pair_t pair);
-    logic [33:0] low, high_0, high_1;
-    low    = 34'(pair.half[32:0]) + 34'(pair.carry[32:0]);
-    high_0 = pair.half[66:33] + pair.carry[66:33];
-    high_1 = 34'(({pair.half[66:33], 1'b1} + {pair.carry[66:33], 1'b1}) >> 1);
-    return {(high_0 & {34{!low[33]}}) | (high_1 & {34{low[33]}}), low[32:0]};
+  typedef struct packed {
+    logic [33:0] high_1;
+    logic [33:0] high_0;
+    logic [33:0] low;     // and its carry
+  } halves_t;
+
+  function automatic halves_t halves_of(input pair_t pair);
+    halves_t halves;
+    halves.low    = 34'(pair.half[32:0]) + 34'(pair.carry[32:0]);
+    halves.high_0 = pair.half[66:33] + pair.carry[66:33];
+    halves.high_1 = 34'(({pair.half[66:33], 1'b1} + {pair.carry[66:33], 1'b1}) >> 1);
+    return halves;
   endfunction
 
   pair_t       pos, behind, reached;
   logic        own, qp_same, pd_same, high_same, in_front;
-  logic        row_ok, right_ok, range_ok, page_ok, size_ok, local_only, flush;
+  logic        row_ok, right_ok, anywhere, page_ok, size_ok, local_only;
   logic [63:0] region_start, place, origin;
   logic [66:0] sum;
-  logic [66:0] room;   // what the region has behind them; negative: they reach beyond its end
+  halves_t     lies, room;   // room: what the region has behind them; negative: they reach beyond its end
 
   // The row comes late: carries keep its conditions away from the comparisons.
   hca_same #(.Width(16)) u_own (.a_i({mpt_i.tag, mpt_i.func}), .b_i({seg_i.key[7:0], seg_i.func}), .same_o(own));
@@ -49,15 +55,13 @@ module hca_key_check
   // A window of type 2 is no key for any other QP (type 2B).
   assign row_ok   = mpt_i.valid && own && (!mpt_i.is_window || !mpt_i.is_type_2 || qp_same);
 
-  // What has the upper bit is refused unless it says that there are no pages: where va lies hangs on this one bit.
-  assign paged_o = !mpt_i.page_shift[5] && !mpt_i.is_null;
   // 12 to 30, said as bits: comparisons would be chains of gates behind the row.
   assign size_ok = !mpt_i.page_shift[5] && (mpt_i.page_shift[4] || (&mpt_i.page_shift[3:2]))
                    && !(&mpt_i.page_shift[4:0]);
   assign page_ok = mpt_i.page_shift == 6'(DirectPageShift) || mpt_i.is_null || size_ok;
 
   if (MinPageShift != 12 || MaxPageShift != 30 || DirectPageShift < 32) begin : gen_bad_sizes
-    $error("hca_key_check: size_ok says 12 to 30, paged_o that no size is 32 or more");
+    $error("hca_key_check: size_ok says 12 to 30, use_of that no size is 32 or more");
   end
 
   // A window grants access to the peer only (an R_Key, never an L_Key).
@@ -75,39 +79,40 @@ module hca_key_check
     if (local_only && mpt_i.is_window) right_ok = 1'b0;
   end
 
-  assign flush     = seg_i.access inside {AccFlush, AccFlushAll};
   // Every address of a null region is inside it; its zeros are NullPages of the smallest pages, which a segment that
   // begins in the first one never leaves: its length has 13 bits.
   assign region_start  = mpt_i.zero_based ? '0 : mpt_i.start;
   // A FLUSH may be of no bytes, or name none: it reads the first one of the region.
   always_comb begin
     place = seg_i.va;
-    if (flush) place = '0;
-    if (mpt_i.is_null) place = 64'(seg_i.va[MinPageShift-1:0]);
+    if (use_i.no_place) place = '0;
+    if (use_i.low_place) place = 64'(seg_i.va[MinPageShift-1:0]);
   end
-  assign origin  = (flush || mpt_i.is_null) ? '0 : region_start;
+  assign origin  = use_i.no_origin ? '0 : mpt_i.start;
   // One chain for each sum, in front of it a row of gates for each number beyond the second. Wide enough that none
   // wraps; an address in front of the region is refused whatever they say.
-  assign pos     = carry_save(67'(paged_o ? 64'(mpt_i.list_offset) : mpt_i.iova), 67'(place), ~67'(origin));
-  assign sum     = sum_of(pos);
+  assign pos     = carry_save(67'(use_i.paged ? 64'(mpt_i.list_offset) : mpt_i.iova), 67'(place), ~67'(origin));
+  assign lies    = halves_of(pos);
+  assign sum     = {(lies.high_0 & {34{!lies.low[33]}}) | (lies.high_1 & {34{lies.low[33]}}), lies.low[32:0]};
   assign pos_o   = sum[63:0];
   assign behind     = carry_save(67'(mpt_i.length), ~67'(seg_i.chk_bytes), ~67'(seg_i.va));
   assign reached    = carry_save(behind.half, behind.carry, 67'(region_start));
-  assign room       = sum_of(reached);
+  assign room       = halves_of(reached);
   assign in_front   = seg_i.va[63:32] < region_start[63:32] || (high_same && seg_i.va[31:0] < region_start[31:0]);
-  assign range_ok   = mpt_i.is_null || seg_i.access == AccFlushAll || (!in_front && !room[66]);
+  assign anywhere   = mpt_i.is_null || seg_i.access == AccFlushAll;
 
-  assign faults_o = '{
-    lost:   1'b0,
-    key:    !row_ok,
-    size:   !page_ok,
-    pd:     !pd_same && seg_i.pd != 24'(PdAny),
-    right:  !right_ok,
-    bounds: !range_ok,
-    list:   sum[64]
+  assign found_o = '{
+    sure:       '{lost: 1'b0, key: !row_ok, size: !page_ok, pd: !pd_same && seg_i.pd != 24'(PdAny), right: !right_ok,
+                  bounds: 1'b0},
+    anywhere:   anywhere,
+    in_front:   in_front,
+    carry:      room.low[33],
+    behind:     {room.high_1[33], room.high_0[33]},
+    list_carry: lies.low[33],
+    list:       {lies.high_1[31], lies.high_0[31]}
   };
 
   logic unused_bits;
-  assign unused_bits = ^{seg_i, mpt_i, room[65:0], sum[66:65]};
+  assign unused_bits = ^{seg_i, mpt_i, room, sum[66:64]};
 
 endmodule

@@ -196,7 +196,8 @@ module hca_line_cache
   assign ask = '{func: p1_func_q, addr: {p1_base_q + 58'(p1_tag_q.num), 6'd0}, len_bytes: 10'd64};
 
   hca_skid #(
-    .Width($bits(dma_rd_req_t))
+    .Width($bits(dma_rd_req_t)),
+    .Eager(1'b1)
   ) u_ask (
     .clk_i,
     .rst_i,
@@ -257,8 +258,10 @@ module hca_line_cache
     .rdata_o({ram_err, ram_data})
   );
 
-  logic failed;
-  assign failed = out_valid_o && out_ready_i && out_err_o;
+  // What leaves now has failed. Of P1 all but the hit is there before it is known.
+  logic failed, p1_may_fail;
+  assign p1_may_fail = p1_valid_q && p1_direct && p1_line_q && ram_err && !drop_q && out_ready_i;
+  assign failed      = (h_move && h_err) || (p1_may_fail && p1_hit);
 
   // Nothing is before it, and nothing has been written or read since its data was.
   assign p1_direct = may_leave && (!p1_line_q || p1_early_q);

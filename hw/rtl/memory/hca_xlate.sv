@@ -72,6 +72,7 @@ module hca_xlate
   logic             s1_failed, key_comes, key_room, key_failed;
   logic [DataW-1:0] key_row;
   mpt_t             s1_mpt;
+  key_use_t         s1_use;
   wish_t            key_wish;
 
   hca_line_cache #(
@@ -117,28 +118,32 @@ module hca_xlate
     if (rst_i) s1_valid <= 1'b0;
     else if (key_room) s1_valid <= key_comes;
     if (key_room) {s1_mpt, s1_failed, s1} <= {key_row[$bits(mpt_t)-1:0], key_failed, key_wish};
+    if (key_room) s1_use <= use_of(key_wish.seg.access, key_row[$bits(mpt_t)-1:0]);
   end
 
-  key_faults_t s1_faults, key_faults;
-  logic        key_paged, s1_translated;
+  key_found_t  s1_found, key_found;
+  logic        s1_translated;
   logic [63:0] key_pos;
 
   hca_key_check u_check (
     .seg_i     (s1.seg),
     .mpt_i     (s1_mpt),
-    .faults_o  (key_faults),
-    .paged_o   (key_paged),
+    .use_i     (s1_use),
+    .found_o   (key_found),
     .pos_o     (key_pos)
   );
 
   // Where there is no row, none was read: not both.
   always_comb begin
-    s1_faults      = key_faults;
-    s1_faults.lost = s1_failed;
-    if (s1.none) s1_faults.key = 1'b1;
-    if (s1.free) s1_faults = '0;
+    s1_found           = key_found;
+    s1_found.sure.lost = s1_failed;
+    if (s1.none) s1_found.sure.key = 1'b1;
+    if (s1.free) begin
+      s1_found.sure     = '0;
+      s1_found.anywhere = 1'b1;
+    end
   end
-  assign s1_translated = !s1.free && key_paged;
+  assign s1_translated = !s1.free && s1_use.paged;
 
   // ---- Stage 2: pieces that stay inside 4 KiB ------------------------------------------------------
   localparam int unsigned LinePages = DataBytes / 8;      // entries of a page list in a line
@@ -159,7 +164,7 @@ module hca_xlate
   } walk_t;
 
   typedef struct packed {
-    key_faults_t     faults;
+    key_found_t      found;
     logic            paged;
     logic            discards;
     logic            last;
@@ -185,7 +190,7 @@ module hca_xlate
   logic        s2_ok, s2_beyond, s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
 
   always_comb begin
-    s1_span.faults    = s1_faults;
+    s1_span.found     = s1_found;
     s1_span.paged     = s1_translated;
     s1_span.discards  = !s1.free && s1_mpt.is_null;
     s1_span.last      = s1.seg.last;
@@ -226,11 +231,7 @@ module hca_xlate
 
   // The smallest page ends where a piece does, so a piece is in one page, whatever its size. Said by the last byte, for
   // then a single bit says whether a segment goes on. Two pieces, three of a long frame.
-  // Where a page list would begin is said behind the longest sum: whether there is one is asked a stage later.
-  always_comb begin
-    s2_faults      = s2.faults;
-    s2_faults.list = s2.faults.list && s2.paged;
-  end
+  assign s2_faults      = faults_of(s2.found, s2.paged);
   assign s2_ok          = s2_faults == '0;
   assign s2_last_at     = 14'(s2.less) + 14'(s2.addr[11:0]);
   assign s2_upto        = s2.less + 13'(s2.addr[5:0]);

@@ -26,9 +26,19 @@
     logic [63:0] value;     // the original one
   } at_result_t;
 
+  // Of a block of 256 bytes: each bit is the parity of five or six of its address.
+  typedef logic [9:0] at_digest_t;
+
+  function automatic at_digest_t at_digest_of(logic [63:8] block);
+    at_digest_t digest;
+    digest = '0;
+    for (int unsigned b = 8; b < 64; b++) digest[(b - 8) % $bits(at_digest_t)] ^= block[b];
+    return digest;
+  endfunction
+
   // An atomic has no completion here: where others have theirs, the masks of a compare and swap stand.
   function automatic at_masks_t at_masks_of(cqe_job_t job);
     logic unused_bits;
     unused_bits = ^job;
-    return job.cqe[$bits(at_masks_t)-1:0];
+    return job.wc[$bits(at_masks_t)-1:0];
   endfunction

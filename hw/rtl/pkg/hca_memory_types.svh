@@ -6,8 +6,8 @@
     AccRemoteWrite  = 3'd2,
     AccRemoteRead   = 3'd3,
     AccRemoteAtomic = 3'd4,
-    AccFlush        = 3'd5,  // FLUSH of chk_bytes from va on: the piece itself is the first byte of the region
-    AccFlushAll     = 3'd6   // FLUSH of the region, whatever va and chk_bytes are
+    AccFlush        = 3'd6,  // FLUSH of chk_bytes from va on: the piece itself is the first byte of the region
+    AccFlushAll     = 3'd7   // FLUSH of the region, whatever va and chk_bytes are
   } access_e;
 
   // One contiguous piece of virtual memory under one key.

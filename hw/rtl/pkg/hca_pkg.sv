@@ -129,8 +129,8 @@ package hca_pkg;
   // next generation.
   typedef logic [23-QpW:0] qp_gen_t;
 
-  function automatic logic [31:0] full_qpn(qp_gen_t gen, logic [QpW-1:0] line);
-    return {8'd0, gen, line};
+  function automatic logic [23:0] full_qpn(qp_gen_t gen, logic [QpW-1:0] line);
+    return {gen, line};
   endfunction
 
   // ---- Memory access ---------------------------------------------------------------------------
@@ -328,7 +328,7 @@ package hca_pkg;
     logic           valid;
     logic           solicited;
     logic [CqW-1:0] cqn;
-    cqe_t           cqe;        // owner and timestamp are filled by hca_cq
+    wc_t            wc;
   } cqe_job_t;
 
   // Acknowledge or response job for the response scheduler. An atomic's operands are in it on the way to hca_atomic:

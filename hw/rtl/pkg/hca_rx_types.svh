@@ -61,6 +61,25 @@
     logic arms;        // accepted, and the peer of a QP in REARM is as far
   } rx_verdict_t;
 
+  // What a completion says: of a CQE's fields those that are not hca_cq's, as wide as they get.
+  typedef struct packed {
+    logic        is_xrc;
+    logic [23:0] srqn;
+    logic [7:0]  vendor_err;
+    logic [6:0]  dlid_path_bits;
+    logic [15:0] slid;
+    logic [4:0]  pkey_index;
+    logic [3:0]  sl;
+    logic [3:0]  wc_flags;
+    logic [23:0] src_qp;
+    logic [31:0] imm_data;
+    logic [31:0] byte_len;
+    logic [23:0] qpn;
+    logic [7:0]  status;
+    logic [7:0]  opcode;
+    logic [15:0] wqe_index;
+  } wc_t;
+
   // ---- Selective repeat (decision 0066): between two of our cards, of connections whose both ends ask for it.
   // A NAK that no peer gets which has not agreed: only some packets from its PSN on are missing.
   localparam logic [7:0] NakSelective = 8'h68;

@@ -218,11 +218,19 @@ module hca_cq
   assign addr  = {cfg.base + 58'(slot), 6'd0};
   assign phase = !dyn.pi[cfg.log_size];
 
+  function automatic cqe_t cqe_of(wc_t wc);
+    return '{
+      is_xrc: wc.is_xrc, srqn: wc.srqn, vendor_err: wc.vendor_err, dlid_path_bits: 8'(wc.dlid_path_bits), slid: wc.slid,
+      pkey_index: 16'(wc.pkey_index), sl: 8'(wc.sl), wc_flags: 8'(wc.wc_flags), src_qp: 32'(wc.src_qp),
+      imm_data: wc.imm_data, byte_len: wc.byte_len, qpn: 32'(wc.qpn), status: wc.status, opcode: wc.opcode,
+      wqe_index: wc.wqe_index, default: '0
+    };
+  endfunction
+
   always_comb begin
-    cqe           = cqe_i.cqe;
+    cqe           = cqe_of(cqe_i.wc);
     cqe.timestamp = now_q;
     cqe.phase     = out_valid_q ? phase_q : phase;
-    cqe.reserved1 = '0;
     if (out_valid_q ? overrun_q : overrun) cqe.status = WcGeneralErr;
   end
 

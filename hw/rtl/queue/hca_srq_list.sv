@@ -202,8 +202,7 @@ module hca_srq_list
   // ---- Judge -----------------------------------------------------------------------------------------
   logic        live, fails, below, armed, want, full, headless;
   logic        fails_q, below_q, armed_q, want_q, headless_q, rewatch_q;
-  wqe_idx_t    posted, left, ahead_of_pop, upto, upto_q, at_q, popped_q, asked_q;
-  logic [5:0]  in_line;
+  wqe_idx_t    posted, ahead_of_pop, upto, upto_q, at_q, popped_q, asked_q;
   logic [WqeIndexBits-EntW-1:0] lines_here;
 
   assign live         = srqc.valid && !own.failed;
@@ -212,14 +211,14 @@ module hca_srq_list
   assign posted       = pi_i - popped_i;
   assign armed        = live && srqc.limit != '0 && srqc.limit_tag != own.reached;
   assign below        = armed && posted < srqc.limit;
-  assign left         = pi_i - own.asked;
-  assign in_line      = 6'(SrqLineEntries) - 6'(own.asked[EntW-1:0]);
-  assign full         = left >= WqeIndexBits'(in_line);
+  // The line that is being asked for is full if its end is not in front of the producer index.
+  assign full         = pi_i[WqeIndexBits-1:EntW] != own.asked[WqeIndexBits-1:EntW]
+                        || pi_i[EntW-1:0] < own.asked[EntW-1:0];
   assign ahead_of_pop = own.asked - popped_i;
   assign lines_here   = own.asked[WqeIndexBits-1:EntW] - popped_i[WqeIndexBits-1:EntW];
-  assign want         = live && !fails && left != '0 && lines_here < (WqeIndexBits - EntW)'(Lines)
+  assign want         = live && !fails && pi_i != own.asked && lines_here < (WqeIndexBits - EntW)'(Lines)
                         && (full || ahead_of_pop < Enough);
-  assign upto         = full ? own.asked + WqeIndexBits'(in_line) : pi_i;
+  assign upto         = full ? {own.asked[WqeIndexBits-1:EntW] + 1'b1, EntW'(0)} : pi_i;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StJudge) begin

@@ -47,7 +47,8 @@ module hca_sq_build
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
 
   assign few_bytes  = {25'(few_left_i) << qpc_i.path_mtu, 7'd0};   // << mtu_shift, without its adder
-  assign read_bytes = (few_i && few_bytes < left_i) ? few_bytes : left_i;
+  // Not as far as the end: by packets, which are counted, and not by what they carry.
+  assign read_bytes = (few_i && 24'(few_left_i) <= rest_i) ? few_bytes : left_i;
 
   always_comb begin
     omt_o           = '0;

@@ -126,7 +126,11 @@ module hca_sq_fetch
   logic [PosW-1:0]   wrap_mask, slot_in_ring, end_idx, stride_blocks, sums, carries;
   logic [63:0]       addr_q;
   logic [PosW-1:0]   avail, to_end, avail_q, ring_top;
-  logic [3:0]        size, size_q, to_boundary, avail_few_q, to_end_few_q, room_few_q;
+  // Numbers of blocks up to eight that are as many as may be asked for, or more: to the next boundary of 512 bytes,
+  // of WQEs that are posted, to the end of the ring. And how much room there is, as a bit.
+  logic [8:0]        to_boundary_q, avail_few_q, to_end_few_q, room_few_q, enough;
+  logic [2:0]        at_boundary;
+  logic [3:0]        size, size_q;
   logic              none_q, some;
   logic              restarts, stop, wanted, req_fire, track_ready;
   early_t            early_q;
@@ -259,23 +263,23 @@ module hca_sq_fetch
       addr_q   <= ring_row_q.base + 64'({slot_in_ring, 6'd0});
       avail_q  <= avail;
       none_q   <= avail == '0;
-      avail_few_q  <= (avail >= PosW'(8)) ? 4'd8 : avail[3:0];
-      to_end_few_q <= (to_end >= PosW'(8)) ? 4'd8 : to_end[3:0] + 4'd1;
-      room_few_q   <= ample ? 4'd8 : 4'(3'(-fill_q[2:0]));
+      to_boundary_q <= 9'(16'hff00 >> at_boundary);
+      avail_few_q   <= ((avail >= PosW'(8)) ? '0 : 9'(16'hffff << avail[2:0])) | 9'h100;
+      to_end_few_q  <= ((to_end >= PosW'(8)) ? '0 : 9'(16'hfffe << to_end[2:0])) | 9'h100;
+      room_few_q    <= ample ? 9'h100 : 9'd1 << 3'(-fill_q[2:0]);
     end
     if (state_q == StSize) size_q <= size;
   end
 
   // The natural size; a read is only cut by what the ring holds, never by room, to keep reads large.
-  assign to_boundary = 4'd8 - {1'b0, addr_q[8:6]};
+  assign at_boundary = 3'(ring_row_q.base[8:6] + slot_in_ring[2:0]);   // of the address
+  assign enough      = to_boundary_q | avail_few_q | to_end_few_q;
+  // The first number that is enough.
   always_comb begin
-    size = to_boundary;
-    if (avail_few_q < size) size = avail_few_q;
-    if (to_end_few_q < size) size = to_end_few_q;
+    size = '0;
+    for (int unsigned n = 1; n <= 8; n++) size |= {4{enough[n] && !enough[n-1]}} & 4'(n);
   end
-  // At least as much as the least of three: a bit for each number up to eight.
-  assign fits = ((16'd1 << room_few_q)
-                 & ((16'hff00 >> addr_q[8:6]) | (16'hffff << avail_few_q) | (16'hffff << to_end_few_q))) != '0;
+  assign fits        = (room_few_q & enough) != '0;
   // Behind an early WQE the limit may be behind the position for a while: then it is more than a ring ahead.
   assign ring_top = {ring_mask_q[PosW-2:0], 1'b1} & ~ring_mask_q;
   assign some     = !none_q && (avail_q & ~ring_mask_q & ~ring_top) == '0

@@ -16,7 +16,7 @@ module hca_sq_redo
   output logic     same_o      // inside the WQE where it is, which is the same one still
 );
 
-  logic        rewound, ahead, returns, unused_bits;
+  logic        rewound, psn_same, wqe_same, ahead, returns, unused_bits;
   wqe_idx_t    started_diff, wqe_diff;
   logic [23:0] psn_diff;
 
@@ -26,10 +26,12 @@ module hca_sq_redo
 
   // Two rewinds at once: one of them may have asked for more.
   assign few_o        = rewound && ack_i.again != '0 && (ack_i.seq - dyn_i.seq) == 8'd1 && !ack_i.init && !dyn_i.err;
+  // A READ may have half of all PSNs: behind by just as many is not ahead, so the sign alone does not say it.
+  hca_same #(.Width(24)) u_psn (.a_i(ack_i.una_psn), .b_i(back_i.psn), .same_o(psn_same));
+  hca_same #(.Width(WqeIndexBits)) u_wqe (.a_i(ack_i.una_wqe), .b_i(back_i.wqe), .same_o(wqe_same));
   assign psn_diff     = ack_i.una_psn - back_i.psn;
   assign wqe_diff     = ack_i.una_wqe - back_i.wqe;
-  assign ahead        = (ack_i.una_psn != back_i.psn && !psn_diff[23])
-                        || (ack_i.una_wqe != back_i.wqe && !wqe_diff[WqeIndexBits-1]);
+  assign ahead        = (!psn_same && !psn_diff[23]) || (!wqe_same && !wqe_diff[WqeIndexBits-1]);
   assign returns      = again_i && !rewound && !ahead;
   assign returns_o    = returns;
 

@@ -66,15 +66,15 @@ module hca_ack_item
                                             || (((deliver_i && row_ends_i) || retire_i) && row_signaled_i)));
     item_o.cqe.cqn       = ctx_i.send_cqn;
     item_o.cqe.solicited = 1'b0;
-    item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
-    item_o.cqe.cqe.wqe_index = (at_end_i && back_i) ? job_i.wqe_index[15:0] : una_wqe_i[15:0];
+    item_o.cqe.wc.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
+    item_o.cqe.wc.wqe_index = (at_end_i && back_i) ? job_i.wqe_index[15:0] : una_wqe_i[15:0];
     if (complete_i || deliver_i || (at_end_i && retire_i)) begin
-      item_o.cqe.cqe.status   = WcSuccess;
-      item_o.cqe.cqe.byte_len = row_i.len_bytes;
-      item_o.cqe.cqe.opcode   = wc_opcode_of(row_i.opcode);
+      item_o.cqe.wc.status   = WcSuccess;
+      item_o.cqe.wc.byte_len = row_i.len_bytes;
+      item_o.cqe.wc.opcode   = wc_opcode_of(row_i.opcode);
     end else begin
-      item_o.cqe.cqe.status     = back_i ? job_i.status : fail_status_i;
-      item_o.cqe.cqe.vendor_err = fail_syndrome_i;
+      item_o.cqe.wc.status     = back_i ? job_i.status : fail_status_i;
+      item_o.cqe.wc.vendor_err = fail_syndrome_i;
     end
   end
 

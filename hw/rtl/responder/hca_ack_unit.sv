@@ -145,7 +145,7 @@ module hca_ack_unit
   hca_read_ahead u_read_ahead (
     .clk_i, .look_i(state_q == StLook), .early_i(marks_of(idles ? st_i : ack_q)), .st_i(ack_q),
     .between_i(between_q), .rest_i(row_rest), .row_i,
-    .seek_i(state_q == StSeek), .into_i(into_q), .map_i(state_q == StSeekMap), .blk_i,
+    .seek_i(state_q == StSeek), .psn_i(job_q.psn), .map_i(state_q == StSeekMap), .blk_i,
     .seek_o(seek), .found_o(finds), .wqe_o(at_wqe), .blk_o(at_blk),
     .asks_o(asks_more), .hole_o(hole), .with_o(with_it), .passed_o(passed),
     .row_ends_o(passed_ends), .row_only_o(passed_only), .left_o(left), .some_o(some_left),
@@ -305,6 +305,7 @@ module hca_ack_unit
     next_st.una_wqe       = base.una_wqe + 1'b1;
     next_st.rd_done       = base.rd_done + 16'd1;
     next_st.blk_ok        = !ends_block;
+    next_st.pend_valid    = base.pend_valid && !pend_q;   // it was sent again in vain, and its answer has come
     next_st.draining      = wants && !dead_i && !last_row;
   end
 

@@ -23,9 +23,9 @@ module hca_atomic
   output logic        result_valid_o,
   input  logic        result_ready_i,
   output at_result_t  result_o,
-  // A burst of this function, to this block of 256 bytes, must wait.
+  // A burst of this function, to a block of 256 bytes with this digest, must wait.
   input  logic [7:0]  look_func_i,
-  input  logic [63:8] look_block_i,
+  input  at_digest_t  look_digest_i,
   output logic        hold_o,
   output logic        rd_req_valid_o,
   input  logic        rd_req_ready_i,
@@ -52,28 +52,16 @@ module hca_atomic
   } left_t;
 
   // ---- In: is the address under way? -----------------------------------------------------------------
-  localparam int unsigned DigestW = 10;
-
-  typedef logic [DigestW-1:0] digest_t;
-
-  // Of a block of 256 bytes: each bit is the parity of five or six of its address.
-  function automatic digest_t digest_of(logic [63:8] block);
-    digest_t digest;
-    digest = '0;
-    for (int unsigned b = 8; b < 64; b++) digest[(b - 8) % DigestW] ^= block[b];
-    return digest;
-  endfunction
-
   logic               op_valid, alloc, full, hits, flush, waits;  // waits: writes before a FLUSH may be to come
   at_op_t             op;
   logic [IdxW:0]      head_q, tail_q;
   logic [Entries-1:0] head_at, tail_at;
-  logic [Entries-1:0] live_q, newest_q, flush_q, match, near;  // newest: of its address
+  logic [Entries-1:0] live_q, newest_q, data_q, match, near;  // newest: of its address; data: no FLUSH
   logic [7:0]         func_q [Entries];
-  digest_t            digest_q [Entries];
+  at_digest_t         digest_q [Entries];
   logic [7:3]         low_q [Entries];
   logic [63:3]        addrs [Entries];         // a RAM of LUTs
-  digest_t            op_digest, look_digest;
+  at_digest_t         op_digest;
   logic [IdxW-1:0]    match_idx, head, tail;
   logic               looked_q, found_q;       // what the look has found: an entry of this digest
   logic [Entries-1:0] match_q;
@@ -99,16 +87,15 @@ module hca_atomic
   assign tail_at = Entries'(1) << tail;
   assign full = head == tail && head_q[IdxW] != tail_q[IdxW];
   assign flush = op.cas && op.stores;
-  assign waits = flush && (live_q & ~flush_q) != '0;
+  assign waits = flush && data_q != '0;
 
-  assign op_digest   = digest_of(op.addr[63:8]);
-  assign look_digest = digest_of(look_block_i);
+  assign op_digest = at_digest_of(op.addr[63:8]);
 
   always_comb begin
     for (int unsigned e = 0; e < Entries; e++) begin
       match[e] = live_q[e] && newest_q[e] && func_q[e] == op.func && digest_q[e] == op_digest
                  && low_q[e] == op.addr[7:3];
-      near[e]  = live_q[e] && !flush_q[e] && func_q[e] == look_func_i && digest_q[e] == look_digest;
+      near[e]  = data_q[e] && func_q[e] == look_func_i && digest_q[e] == look_digest_i;
     end
   end
 
@@ -230,6 +217,7 @@ module hca_atomic
       head_q <= '0;
       tail_q <= '0;
       live_q <= '0;
+      data_q <= '0;
       have_q <= 1'b0;
     end else begin
       if (finish) have_q <= 1'b0;
@@ -237,12 +225,12 @@ module hca_atomic
       if (alloc) tail_q <= tail_q + 1'b1;
       if (finish) head_q <= head_q + 1'b1;
       live_q <= (live_q & ~(head_at & {Entries{finish}})) | (tail_at & {Entries{alloc}});
+      data_q <= (data_q & ~(head_at & {Entries{finish}})) | (tail_at & {Entries{alloc && !flush}});
     end
     // Nothing takes its value from a FLUSH.
     newest_q <= (newest_q & ~(match_q & {Entries{hits}}) & ~(tail_at & {Entries{alloc}}))
                 | (tail_at & {Entries{alloc && !flush}});
     if (alloc) begin
-      flush_q[tail]  <= flush;
       func_q[tail]   <= op.func;
       digest_q[tail] <= op_digest;
       low_q[tail]    <= op.addr[7:3];

@@ -88,27 +88,27 @@ module hca_dg_check
       item_o.cqe.valid     = 1'b1;
       item_o.cqe.solicited = req_i.solicited;
       item_o.cqe.cqn       = ctx_i.recv_cqn;
-      item_o.cqe.cqe.wqe_index = wqe[15:0];
-      item_o.cqe.cqe.opcode    = WcOpRecv;
-      item_o.cqe.cqe.status    = WcSuccess;
-      item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);
-      item_o.cqe.cqe.byte_len  = 32'(req_i.payload_bytes) + 32'(GrhBytes);  // OP-22
-      item_o.cqe.cqe.src_qp    = 32'(req_i.deth_src_qpn);
-      item_o.cqe.cqe.slid      = req_i.slid;
-      item_o.cqe.cqe.sl        = 8'(req_i.sl);
-      item_o.cqe.cqe.dlid_path_bits = 8'(req_i.path_bits);
-      if (ctx_i.is_gsi) item_o.cqe.cqe.pkey_index = 16'(pkey_index_i);   // KEY-21
-      if (item_o.dg != DgBare) item_o.cqe.cqe.wc_flags = WcFlagGrh;
+      item_o.cqe.wc.wqe_index = wqe[15:0];
+      item_o.cqe.wc.opcode    = WcOpRecv;
+      item_o.cqe.wc.status    = WcSuccess;
+      item_o.cqe.wc.qpn       = full_qpn(ctx_i.gen, qpn_i);
+      item_o.cqe.wc.byte_len  = 32'(req_i.payload_bytes) + 32'(GrhBytes);  // OP-22
+      item_o.cqe.wc.src_qp    = req_i.deth_src_qpn;
+      item_o.cqe.wc.slid      = req_i.slid;
+      item_o.cqe.wc.sl        = req_i.sl;
+      item_o.cqe.wc.dlid_path_bits = req_i.path_bits;
+      if (ctx_i.is_gsi) item_o.cqe.wc.pkey_index = pkey_index_i;   // KEY-21
+      if (item_o.dg != DgBare) item_o.cqe.wc.wc_flags = 4'(WcFlagGrh);
       // WIRE-20: the frame as it came, at the beginning of the buffer.
       if (ctx_i.is_raw) begin
         item_o.dg = DgNone;
-        item_o.cqe.cqe.byte_len = 32'(req_i.payload_bytes);
-        item_o.cqe.cqe.wc_flags = req_i.csum_ok ? WcFlagIpCsumOk : '0;
-        item_o.cqe.cqe.imm_data = req_i.imm;   // the tag
+        item_o.cqe.wc.byte_len = 32'(req_i.payload_bytes);
+        item_o.cqe.wc.wc_flags = req_i.csum_ok ? 4'(WcFlagIpCsumOk) : '0;
+        item_o.cqe.wc.imm_data = req_i.imm;   // the tag
       end
       if (req_i.opcode == BthUdSendOnlyImm) begin
-        item_o.cqe.cqe.imm_data = req_i.imm;
-        item_o.cqe.cqe.wc_flags = item_o.cqe.cqe.wc_flags | WcFlagWithImm;
+        item_o.cqe.wc.imm_data = req_i.imm;
+        item_o.cqe.wc.wc_flags = item_o.cqe.wc.wc_flags | 4'(WcFlagWithImm);
       end
     end
   end

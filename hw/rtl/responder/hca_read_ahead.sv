@@ -23,7 +23,7 @@ module hca_read_ahead
   input  omt_row_t             row_i,      // with look_i of the oldest WQE, with seek_i of wqe_o
   // Where data belongs that is behind a gap, near enough, and has no mark: row after row, from the oldest WQE on.
   input  logic                 seek_i,
-  input  logic [23:0]          into_i,     // with seek_i: PSNs from the first one of wqe_o to the response's
+  input  logic [23:0]          psn_i,      // with seek_i: the response's; not in front of wqe_o
   input  logic                 map_i,
   input  logic [MsgBlkW-1:0]   blk_i,      // with map_i
   output logic                 seek_o,     // with seek_i: wqe_o is the next one
@@ -53,13 +53,15 @@ module hca_read_ahead
 
   found_t               found_d, found_q;
   logic                 near, known, fits_q, in_row;
-  logic [23:0]          first_q;     // first PSN of wqe_o
+  logic [23:0]          behind;      // PSNs of the row behind the response's; negative: it belongs to a later one
   logic [6:0]           missing;
 
   logic                 unused_in;
-  assign unused_in = ^row_i;
+  assign unused_in = ^{row_i, behind[22:0]};
 
-  assign in_row  = into_i <= (row_i.last_psn - first_q);
+  // A message has half of all PSNs at most, and what fits is near: the sign says it, behind one chain.
+  assign behind  = row_i.last_psn - psn_i;
+  assign in_row  = !behind[23];
   assign found_o = fits_q && row_i.opcode == WrOpRdmaRead && in_row;
   assign seek_o  = seek_i && fits_q && row_i.opcode == WrOpRdmaRead && !in_row;
 
@@ -86,9 +88,9 @@ module hca_read_ahead
       left_o   <= marks_behind(marks_of(st_i), found_q.passed);
       some_o   <= !found_q.hole[6];
       still_o  <= found_q.hole - found_q.passed;
-      {wqe_o, first_q, blk_o} <= {st_i.una_wqe, st_i.una_first_psn, st_i.blk};
+      {wqe_o, blk_o} <= {st_i.una_wqe, st_i.blk};
     end
-    if (seek_o) {wqe_o, first_q} <= {wqe_o + 1'b1, row_i.last_psn + 24'd1};
+    if (seek_o) wqe_o <= wqe_o + 1'b1;
     if (map_i) blk_o <= blk_i;
   end
 

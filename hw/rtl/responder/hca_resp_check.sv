@@ -446,7 +446,7 @@ module hca_resp_check
         item_o.rsp.atomic    = look_q.atomic;
         item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0] || look_q.flush;
         item_o.rsp.stores    = look_q.stores || look_q.flush;
-        if (look_q.atomic) item_o.cqe.cqe = cqe_t'(req_i.masks);
+        if (look_q.atomic) item_o.cqe.wc = wc_t'(req_i.masks);
         item_o.rsp.again     = again;
         item_o.rsp.aside     = ctx_i.selective && again;
         item_o.rsp.va        = look_q.atomic ? req_i.swap_add : req_i.reth_va;
@@ -457,16 +457,16 @@ module hca_resp_check
         item_o.cqe.valid         = look_q.ends;
         item_o.cqe.solicited     = req_i.solicited;
         item_o.cqe.cqn           = ctx_i.recv_cqn;
-        item_o.cqe.cqe.wqe_index = wqe[15:0];
-        item_o.cqe.cqe.opcode    = look_q.send ? WcOpRecv : WcOpRecvRdmaWithImm;
-        item_o.cqe.cqe.status    = WcSuccess;
-        item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);
-        item_o.cqe.cqe.byte_len  = st_o.msg_bytes;
-        item_o.cqe.cqe.imm_data  = look_q.imm ? req_i.imm : '0;
-        item_o.cqe.cqe.wc_flags  = look_q.imm ? WcFlagWithImm : '0;
-        item_o.cqe.cqe.src_qp    = 32'(ctx_i.dest_qpn);
-        item_o.cqe.cqe.is_xrc    = ctx_i.is_xrc;
-        item_o.cqe.cqe.srqn      = req_i.xrcsrq;
+        item_o.cqe.wc.wqe_index = wqe[15:0];
+        item_o.cqe.wc.opcode    = look_q.send ? WcOpRecv : WcOpRecvRdmaWithImm;
+        item_o.cqe.wc.status    = WcSuccess;
+        item_o.cqe.wc.qpn       = full_qpn(ctx_i.gen, qpn_i);
+        item_o.cqe.wc.byte_len  = st_o.msg_bytes;
+        item_o.cqe.wc.imm_data  = look_q.imm ? req_i.imm : '0;
+        item_o.cqe.wc.wc_flags  = look_q.imm ? 4'(WcFlagWithImm) : '0;
+        item_o.cqe.wc.src_qp    = ctx_i.dest_qpn;
+        item_o.cqe.wc.is_xrc    = ctx_i.is_xrc;
+        item_o.cqe.wc.srqn      = req_i.xrcsrq;
       end
     end
   end

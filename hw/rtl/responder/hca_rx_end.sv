@@ -96,11 +96,11 @@ module hca_rx_end
     cqe_o       = done_i.fin.cqe;
     cqe_o.valid = 1'b1;
     if (spoilt) begin
-      cqe_o.cqe.status     = status;
-      cqe_o.cqe.vendor_err = syndrome;
+      cqe_o.wc.status     = status;
+      cqe_o.wc.vendor_err = syndrome;
     end else if (failed || done_i.blocked) begin
-      cqe_o.cqe.status     = WcWrFlushErr;
-      cqe_o.cqe.vendor_err = done_i.fin.silent ? 8'(VendorErrUnused) : '0;
+      cqe_o.wc.status     = WcWrFlushErr;
+      cqe_o.wc.vendor_err = done_i.fin.silent ? 8'(VendorErrUnused) : '0;
     end
     err_o.qpn       = done_i.fin.qpn;
     err_o.wqe_index = done_i.fin.wqe_index;

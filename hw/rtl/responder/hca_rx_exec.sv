@@ -64,7 +64,8 @@ module hca_rx_exec
 
   localparam int unsigned SegDepth  = 32;  // at least MaxSge: an item's segments wait here for its record
   localparam int unsigned ItemDepth = 32;
-  localparam int unsigned DoneDepth = 64;  // all wait behind an atomic that reads memory
+  // All wait behind an atomic that reads memory; else behind the beats of a few.
+  localparam int unsigned DoneDepth = HasAtomic ? 64 : 32;
 
   logic     seg_valid, seg_ready, meta_in_valid, meta_in_ready, meta_valid, meta_ready;
   logic     beat_valid, beat_ready, done_in_valid, done_in_ready, done_valid, done_ready;
@@ -154,17 +155,19 @@ module hca_rx_exec
     .done_o       (done_in)
   );
 
+  // Its digest comes with it: hca_atomic compares it with all of its own before the burst may begin.
+  at_digest_t digest;
   hca_skid #(
-    .Width($bits(dma_wr_t))
+    .Width($bits(at_digest_t) + $bits(dma_wr_t))
   ) u_wr (
     .clk_i,
     .rst_i,
     .in_valid_i (beat_valid),
     .in_ready_o (beat_ready),
-    .in_i       (beat),
+    .in_i       ({at_digest_of(beat.addr[63:8]), beat}),
     .out_valid_o(beat_waits),
     .out_ready_i(wrote),
-    .out_o      (wr_o)
+    .out_o      ({digest, wr_o})
   );
 
   // A burst waits for the atomics before it that are near to it; inside a burst nothing waits, the mux waits for it.
@@ -187,7 +190,7 @@ module hca_rx_exec
       .result_ready_i(result_ready),
       .result_o      (result),
       .look_func_i   (wr_o.func),
-      .look_block_i  (wr_o.addr[63:8]),
+      .look_digest_i (digest),
       .hold_o        (hold),
       .rd_req_valid_o(at_req_valid_o),
       .rd_req_ready_i(at_req_ready_i),
@@ -202,7 +205,8 @@ module hca_rx_exec
   end else begin : gen_no_atomic
     // hca_resp_check lets none through.
     logic unused_atomic;
-    assign unused_atomic  = ^{op_valid, op, result_ready, at_req_ready_i, at_rsp_valid_i, at_rsp_i, at_wr_ready_i};
+    assign unused_atomic  = ^{digest, op_valid, op, result_ready, at_req_ready_i, at_rsp_valid_i, at_rsp_i,
+                              at_wr_ready_i};
     assign op_ready       = 1'b1;
     assign {result_valid, result} = '0;
     assign hold           = 1'b0;

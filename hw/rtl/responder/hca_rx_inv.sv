@@ -58,16 +58,16 @@ module hca_rx_inv
     item_o.cqe.valid     = !failed;
     item_o.cqe.solicited = kept.solicited;
     item_o.cqe.cqn       = ctx_i.is_xrc ? st_i.resp.srq_cqn : ctx_i.recv_cqn;
-    item_o.cqe.cqe.wqe_index = st_i.resp.rq_ci[15:0];
-    item_o.cqe.cqe.opcode    = WcOpRecv;
-    item_o.cqe.cqe.status    = WcSuccess;
-    item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);
-    item_o.cqe.cqe.byte_len  = st_i.resp.msg_bytes;
-    item_o.cqe.cqe.imm_data  = key_of(st_i.resp.wr_rkey);
-    item_o.cqe.cqe.wc_flags  = WcFlagWithInv;
-    item_o.cqe.cqe.src_qp    = 32'(ctx_i.dest_qpn);
-    item_o.cqe.cqe.is_xrc    = ctx_i.is_xrc;
-    if (ctx_i.is_xrc) item_o.cqe.cqe.srqn = st_i.resp.srqn;
+    item_o.cqe.wc.wqe_index = st_i.resp.rq_ci[15:0];
+    item_o.cqe.wc.opcode    = WcOpRecv;
+    item_o.cqe.wc.status    = WcSuccess;
+    item_o.cqe.wc.qpn       = full_qpn(ctx_i.gen, qpn_i);
+    item_o.cqe.wc.byte_len  = st_i.resp.msg_bytes;
+    item_o.cqe.wc.imm_data  = key_of(st_i.resp.wr_rkey);
+    item_o.cqe.wc.wc_flags  = 4'(WcFlagWithInv);
+    item_o.cqe.wc.src_qp    = ctx_i.dest_qpn;
+    item_o.cqe.wc.is_xrc    = ctx_i.is_xrc;
+    if (ctx_i.is_xrc) item_o.cqe.wc.srqn = st_i.resp.srqn;
   end
 
 endmodule

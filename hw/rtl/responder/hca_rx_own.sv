@@ -31,7 +31,7 @@ module hca_rx_own
     item_o.kind = RxwNone;
     item_o.qpn  = qpn_i;
     item_o.func = ctx_i.func;
-    item_o.cqe.cqe.qpn = full_qpn(ctx_i.gen, qpn_i);
+    item_o.cqe.wc.qpn = full_qpn(ctx_i.gen, qpn_i);
     if (drops_i) begin
       item_o.frees     = pkt_i.kind != RxdCopy;
       item_o.buf_beat  = pkt_i.buf_beat;
@@ -43,15 +43,15 @@ module hca_rx_own
       // Of an SRQ's slot hca_rx_exec has told itself.
       item_o.cqe.valid           = flushed || (rq_error && !ctx_i.has_srq);
       item_o.cqe.cqn             = of_sq ? ctx_i.send_cqn : ctx_i.recv_cqn;
-      item_o.cqe.cqe.opcode      = of_sq ? WcOpSend : WcOpRecv;
+      item_o.cqe.wc.opcode      = of_sq ? WcOpSend : WcOpRecv;
       item_o.wqe_index           = leaves_i ? st_i.rq_ci : flushes_i ? flush_idx_i : msg_i.msg.wqe_index;
       if (leaves_i && ctx_i.is_xrc) begin
         item_o.cqe.cqn        = st_i.srq_cqn;
-        item_o.cqe.cqe.is_xrc = 1'b1;
-        item_o.cqe.cqe.srqn   = st_i.srqn;
+        item_o.cqe.wc.is_xrc = 1'b1;
+        item_o.cqe.wc.srqn   = st_i.srqn;
       end
-      item_o.cqe.cqe.status      = flushed ? WcWrFlushErr : msg_i.msg.status;
-      item_o.cqe.cqe.vendor_err  = flushed ? '0 : msg_i.msg.syndrome;
+      item_o.cqe.wc.status      = flushed ? WcWrFlushErr : msg_i.msg.status;
+      item_o.cqe.wc.vendor_err  = flushed ? '0 : msg_i.msg.syndrome;
     end
     if (asks_i || tells_i) begin
       item_o.resumes   = 1'b0;
@@ -62,7 +62,7 @@ module hca_rx_own
                            syndrome: tells_i ? {3'b000, credits_i} : NakPsnSequence,
                            msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
     end
-    item_o.cqe.cqe.wqe_index = item_o.wqe_index[15:0];
+    item_o.cqe.wc.wqe_index = item_o.wqe_index[15:0];
   end
 
 endmodule

@@ -281,7 +281,7 @@ package hca_rx_pkg;
   function automatic logic end_is_sq(rx_end_t e);
     logic unused;
     unused = ^e;
-    return is_response(e.kind) || (e.kind == RxwNone && e.cqe.valid && !e.cqe.cqe.opcode[7]);
+    return is_response(e.kind) || (e.kind == RxwNone && e.cqe.valid && !e.cqe.wc.opcode[7]);
   endfunction
 
   function automatic rx_ctx_t rx_ctx(qpc_t q);

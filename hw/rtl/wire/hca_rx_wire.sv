@@ -35,7 +35,7 @@ module hca_rx_wire
   output rx_counts_t [NumPorts-1:0] counts_o
 );
 
-  localparam int unsigned DescDepth = 64;
+  localparam int unsigned DescDepth = SmallPools ? 32 : 64;
 
   logic        ib;
   logic        eth_valid, eth_first, eth_last, eth_ipv6, eth_raw;

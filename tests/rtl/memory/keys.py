@@ -6,7 +6,8 @@ from common import constants, host_bytes, host_line, struct
 
 MPT, DMA_REQ, DMA_RSP = struct("mpt_t"), struct("dma_rd_req_t"), struct("dma_rd_rsp_t")
 OK, KEY, PD, BOUNDS, ACCESS, DMA = range(6)
-LOCAL_READ, LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH, FLUSH_ALL = range(7)
+ACCESSES = 0, 1, 2, 3, 4, 6, 7
+LOCAL_READ, LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH, FLUSH_ALL = ACCESSES
 DIRECT = 63
 RIGHT = {LOCAL_WRITE: "local_write", REMOTE_WRITE: "remote_write", REMOTE_READ: "remote_read",
          REMOTE_ATOMIC: "remote_atomic", FLUSH: "flush_global", FLUSH_ALL: "flush_global"}
@@ -221,7 +222,7 @@ def random_seg(table, rng, rows=40, wild=0.15, **fixed):
     length = rng.choice([0, 1, rng.randint(1, 64), rng.randint(1, 4096), 4096])
     length = min(length, row["length"])
     offset = rng.choice([0, row["length"] - length, rng.randint(0, row["length"] - length)])
-    seg = dict(bypass=rng.random() < 0.05, access=rng.randrange(7), func=row["func"], pd=row["pd"], qpn=row["qpn"],
+    seg = dict(bypass=rng.random() < 0.05, access=rng.choice(ACCESSES), func=row["func"], pd=row["pd"], qpn=row["qpn"],
                key=index << 8 | row["tag"], len_bytes=length, last=rng.getrandbits(1))
     seg["va"] = offset if row.get("zero_based") else row["start"] + offset
     longest = min(row["length"] - offset, (1 << 32) - 1)

@@ -5,7 +5,7 @@ from collections import Counter
 import hca_abi as abi
 from common import Bench, Sink, Source, struct
 
-CQE, JOB, DB = struct("cqe_t"), struct("cqe_job_t"), struct("cq_db_t")
+CQE, WC, JOB, DB = struct("cqe_t"), struct("wc_t"), struct("cqe_job_t"), struct("cq_db_t")
 CQC, WR, EQE, EV = struct("cqc_t"), struct("dma_wr_t"), struct("eqe_job_t"), struct("hw_ev_t")
 NEXT, SOLICITED = 1, 2
 M24 = 0xFFFFFF
@@ -20,7 +20,9 @@ class Queue:
         self.error = False
         self.count = self.cycles = self.overwrites = 0
         self.until = None   # the cycle until which its event may wait
-        self.spare = 0      # events that may come besides: of waits that ended just when something else happened
+        # Of events that may come besides, when their waits are over: where one ended just when something else happened,
+        # that may have begun another one.
+        self.spares = []
 
 
 class Cq:
@@ -85,8 +87,8 @@ class Cq:
         await self.write(cqn, queue, valid=0, moderate=1, base=0, log_size=0, eqn=0, ignore_overrun=0)
 
     def post(self, cqn, solicited=0, status=0, valid=1):
-        cqe = CQE.random(self.bench.rng, status=status, reserved1=0)
-        self.cqe.put(JOB.pack(valid=valid, solicited=solicited, cqn=cqn, cqe=cqe))
+        wc = WC.random(self.bench.rng, status=status)
+        self.cqe.put(JOB.pack(valid=valid, solicited=solicited, cqn=cqn, wc=wc))
 
     def ring(self, cqn, ci, arm=0, func=None):
         queue = self.queues.get(cqn)
@@ -117,7 +119,7 @@ class Cq:
                                 1 if queue else 2))
             if not last:
                 return
-        cqe = CQE.unpack(job["cqe"])
+        cqe = {**dict.fromkeys(CQE.fields, 0), **WC.unpack(job["wc"])}   # what is reserved is 0
         if last:
             cqe["status"] = abi.WcStatus.GENERAL_ERR
         cqe["phase"] = ~(queue.pi >> queue.log_size) & 1
@@ -154,16 +156,19 @@ class Cq:
             self.fire(cqn, queue)
         elif queue.until is None:
             queue.until = self.bench.cycle + queue.cycles
-        elif self.bench.cycle >= queue.until:
-            queue.spare += 1
+        elif self.over(queue):
+            queue.spares.append(self.bench.cycle + queue.cycles)
+
+    def over(self, queue):
+        """A wait of this queue is over, or may be."""
+        return any(until <= self.bench.cycle for until in [queue.until, *queue.spares] if until is not None)
 
     def times_out(self, cqn, queue):
         """An event that nothing else explains: the wait of its queue is over, and not before its time."""
-        if queue.until is None:
-            assert queue.spare, f"CQ {cqn} again"
-            queue.spare -= 1
+        if queue.until is None or self.bench.cycle < queue.until:
+            assert self.over(queue), f"CQ {cqn} at {self.bench.cycle}: over at {queue.until} {queue.spares}"
+            queue.spares.remove(min(queue.spares))
         else:
-            assert self.bench.cycle >= queue.until, f"CQ {cqn}: {queue.until - self.bench.cycle} cycles early"
             self.late = max(self.late, self.bench.cycle - queue.until)
             self.timeouts += 1
         self.fire(cqn, queue)
@@ -191,7 +196,7 @@ class Cq:
             self.times_out(cqn, queue)
         elif queue.until is not None and self.bench.cycle >= queue.until:
             self.fire(cqn, queue)   # this may be the event of both
-            queue.spare += 1
+            queue.spares.append(self.bench.cycle)
         self.refused += self.bench.get("eqe_full_i")
         assert len(self.wr.got) >= self.unmet.pop(cqn, 0), "EQE before its CQE was accepted"
 

@@ -213,8 +213,8 @@ class Env:
         item = struct("rxw_t").unpack(word)
         item["rsp"] = struct("rsp_job_t").unpack(item["rsp"])
         cqe_job = struct("cqe_job_t").unpack(item["cqe"])
-        item["masks"] = cqe_job["cqe"]   # of an atomic, in the place of its completion
-        item["cqe"] = {**struct("cqe_t").unpack(cqe_job.pop("cqe")), **cqe_job}
+        item["masks"] = cqe_job["wc"]   # of an atomic, in the place of its completion
+        item["cqe"] = {**struct("wc_t").unpack(cqe_job.pop("wc")), **cqe_job}
         return item
 
     @staticmethod

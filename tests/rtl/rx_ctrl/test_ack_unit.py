@@ -363,10 +363,15 @@ async def read_that_could_not_be_placed(dut):
 
 @cocotb.test()
 async def index_wraps(dut):
-    """Indices are free-running, of 17 bits: 131,200 WQEs of one QP, window after window."""
+    """Indices are free-running, of 17 bits: 131,200 WQEs of one QP, window after window. A READ that failed when it
+    was to be sent again, and was answered after all, leaves nothing behind for the one that has its index next."""
     qp = Qp(3, sq_psn=PSN_MASK - 5)
     env = await Env(dut).start(qp)
     psn, index = PSN_MASK - 5, 0
+    await env.emit(qp, 0, WRITE, psn, 8, 1)
+    await env.emit(qp, 1, READ, psn + 1, 8, 1)
+    assert not (await env.message("requester", MSG_SQ_ERROR, qp, 1, WcStatus.LOC_QP_OP_ERR)).rxw
+    assert (await env.send(*responses(env, qp, psn + 1, 8))).cqes() == [(0, 0), (1, 0)]
     for base in range(0, (1 << 17) + 128, 64):
         for index in range(base, base + 64):
             env.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & WQE_MASK, opcode=WRITE,

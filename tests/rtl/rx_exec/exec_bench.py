@@ -211,7 +211,7 @@ class Env:
         values["rsp"] = struct("rsp_job_t").pack(**rsp_values)
         cqe_values = dict(qpn=qpn, wqe_index=values["wqe_index"], opcode=WcOpcode.RECV)
         cqe_values.update(cqe or {})
-        cqe_word = struct("cqe_job_t").pack(valid=cqe is not None, cqn=3, cqe=struct("cqe_t").pack(**cqe_values))
+        cqe_word = struct("cqe_job_t").pack(valid=cqe is not None, cqn=3, wc=struct("wc_t").pack(**cqe_values))
         values["cqe"] = cqe_word if masks is None else masks
         if sges is not None:
             stride = values.setdefault("list_bytes", self._stride(kind, sges))
@@ -331,8 +331,8 @@ class Env:
                 self.told.discard(qpn)
                 return
         if status is not None:
-            fields = struct("cqe_t").pack(**{**cqe, "status": status, "vendor_err": vendor_err})
-            word = struct("cqe_job_t").pack(valid=1, cqn=3, cqe=fields)
+            fields = struct("wc_t").pack(**{**cqe, "status": status, "vendor_err": vendor_err})
+            word = struct("cqe_job_t").pack(valid=1, cqn=3, wc=fields)
             self.expected["cqe"].append(Expected(word, after))
 
     def _expect_failure(self, kind, values, rsp, error, after):

@@ -19,7 +19,17 @@ RESULT, WR = struct("at_result_t"), struct("dma_wr_t")
 REQ, RSP = struct("dma_rd_req_t"), struct("dma_rd_rsp_t")
 WORD = (1 << 64) - 1
 
-SAME_DIGEST = 1 << 8 | 1 << 18    # bits of an address that fall into one of the digest, of 10
+DIGEST_BITS = 10
+SAME_DIGEST = 1 << 8 | 1 << 8 + DIGEST_BITS    # bits of an address that fall into one of the digest
+
+
+def digest_of(block):
+    """Parities of every tenth bit of a block's number."""
+    digest = 0
+    while block:
+        digest ^= block % (1 << DIGEST_BITS)
+        block >>= DIGEST_BITS
+    return digest
 
 
 class Memory:
@@ -235,7 +245,7 @@ async def bursts_wait(dut, stall):
         # Those whose write has been accepted have a result on its way; they may be let go.
         done = len(model.writes.got)
         bench.set("look_func_i", func)
-        bench.set("look_block_i", block)
+        bench.set("look_digest_i", digest_of(block))
         idle = not model.under_way
         await bench.step()
         still = [op for op in near if op in model.under_way]

@@ -7,14 +7,14 @@ from exec_bench import NONE, SEND, WRITE, Env
 from hca_abi import WcOpcode, WcStatus
 
 GOOD, BAD = 0x1100, 0x2200
-JOB, CQE = struct("cqe_job_t"), struct("cqe_t")
+JOB, WC = struct("cqe_job_t"), struct("wc_t")
 
 
 def slots_of(env):
     """Slots in the order of their completions, with status and vendor_err."""
     found = []
     for word in env.cqe.got:
-        cqe = CQE.unpack(JOB.unpack(word)["cqe"])
+        cqe = WC.unpack(JOB.unpack(word)["wc"])
         found.append((cqe["wqe_index"], cqe["status"], cqe["vendor_err"]))
     return found
 
