@@ -1,5 +1,7 @@
 // Proof of hca_skid: nothing lost, nothing twice, in order; valid and payload stable while stalled.
-module fv_skid (
+module fv_skid #(
+  parameter bit Eager = 1'b0
+) (
   input logic       clk_i,
   input logic       in_valid_i,
   input logic       out_ready_i,
@@ -12,7 +14,7 @@ module fv_skid (
 
   always_ff @(posedge clk_i) rst_q <= 1'b0;
 
-  hca_skid #(.Width(4)) u_dut (
+  hca_skid #(.Width(4), .Eager(Eager)) u_dut (
     .clk_i, .rst_i(rst_q), .in_valid_i, .in_ready_o(in_ready), .in_i, .out_valid_o(out_valid), .out_ready_i, .out_o(out)
   );
 

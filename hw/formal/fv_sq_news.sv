@@ -30,7 +30,9 @@ module fv_sq_news
   input logic [31:0] back_offset_i
 );
   // Numbers of a QP lie near one another: a window of PSNs and of WQEs begun; what is posted may be a full ring ahead.
+  // A READ alone may have half of all PSNs: behind it and in front of it look the same, and WQEs tell.
   localparam logic [31:0] Base = 32'h40ff_0000;      // the low bits wrap in what follows
+  localparam logic [31:0] Half = 32'h80_0000;
   localparam logic [23:0] BaseWqe = 24'h41_f000;
 
   sq_ack_t     ack;
@@ -65,17 +67,20 @@ module fv_sq_news
   assign ahead        = una_psn_i > psn_i || una_wqe_i > wqe_i;
   assign entries      = 24'd1 << qpc_i.log_size;
   assign behind_first = (una_psn_i - first_psn_i) << mtu_shift(qpc_i.path_mtu);
-  assign near         = una_psn_i >= Base && una_psn_i < Base + 32'h40_0000
-                        && psn_i >= Base && psn_i < Base + 32'h40_0000
+  assign near         = una_psn_i >= Base && una_psn_i <= Base + Half
+                        && psn_i >= Base && psn_i <= Base + Half
                         && first_psn_i >= Base && first_psn_i <= una_psn_i
                         && una_wqe_i >= BaseWqe && una_wqe_i < BaseWqe + 24'h4000
-                        && back_psn_i >= Base && back_psn_i < Base + 32'h40_0000
+                        && back_psn_i >= Base && back_psn_i <= Base + Half
                         && back_wqe_i >= BaseWqe && back_wqe_i < BaseWqe + 24'h4000
                         && wqe_i >= BaseWqe && wqe_i < BaseWqe + 24'h4000
                         && pi_i >= BaseWqe && pi_i < BaseWqe + 24'h1_8000 && qpc_i.log_size <= 5'(MaxLogWqSize);
 
   always_ff @(posedge clk_i) begin
     m_near: assume (near);
+    m_half: assume ((una_psn_i - psn_i != Half || una_wqe_i > wqe_i)
+                    && (una_psn_i - back_psn_i != Half || una_wqe_i > back_wqe_i));
+    c_half: cover (!moves && psn_i - una_psn_i == Half);
     a_moves: assert (news.moves == (rewound || ahead));
     a_returns: assert (!returns || (redo.psn == back_psn_i[23:0] && redo.wqe == back_wqe_i[WqeIndexBits-1:0]
                                     && redo.offset == back_offset_i && redo.seq == dyn_seq_i));
