@@ -152,6 +152,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MGMT_VL 0xfu
 /* Entries of a VL arbitration table. */
 #define HCA_VL_ARB_ENTRIES 0x40u
+/* ... of a card without the feature ARBITRATION. */
+#define HCA_VL_ARB_ENTRIES_LEAST 0x10u
 /* Limit of High Priority: the high table may send without end. */
 #define HCA_LIMIT_UNLIMITED 0xffu
 /* hoq_life: a packet may wait for ever. */
@@ -867,6 +869,7 @@ enum hca_slot_state {
 #define HCA_FEATURE_DEVICE_MEMORY (UINT64_C(1) << 5)
 #define HCA_FEATURE_SELECTIVE (UINT64_C(1) << 6)
 #define HCA_FEATURE_CONTEXT_MEMORY (UINT64_C(1) << 7)
+#define HCA_FEATURE_ARBITRATION (UINT64_C(1) << 8)
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48; an ATOMIC WRITE has its 8 bytes as inline

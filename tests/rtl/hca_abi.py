@@ -59,6 +59,7 @@ DM_COPY_BYTES = 0x400
 VLS = 0x10
 MGMT_VL = 0xf
 VL_ARB_ENTRIES = 0x40
+VL_ARB_ENTRIES_LEAST = 0x10
 LIMIT_UNLIMITED = 0xff
 HOQ_LIFE_NEVER = 0x1f
 LINK_PORT_ROWS = 0x100
@@ -864,6 +865,7 @@ class Feature(enum.IntFlag):
     DEVICE_MEMORY = 0x20
     SELECTIVE = 0x40
     CONTEXT_MEMORY = 0x80
+    ARBITRATION = 0x100
 
 
 # name: bytes, and per field (lowest bit from the start of the structure, width)

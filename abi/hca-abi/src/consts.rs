@@ -139,6 +139,8 @@ abi_consts! {
         MGMT_VL = 15,
         /// Entries of a VL arbitration table.
         VL_ARB_ENTRIES = 64,
+        /// ... of a card without the feature ARBITRATION.
+        VL_ARB_ENTRIES_LEAST = 16,
         /// Limit of High Priority: the high table may send without end.
         LIMIT_UNLIMITED = 255,
         /// hoq_life: a packet may wait for ever.

@@ -313,7 +313,7 @@ pub const MPT_FLUSH_SHIFT: u32 = access::FLUSH_GLOBAL.trailing_zeros() - 6;
 
 abi_flags! {
     /// What a card may be built without; everything else it always has. `HCA_FEATURES` of the RTL, `HCA_VSIM_FEATURES`.
-    feature: u8, Hardware {
+    feature: u16, Hardware {
         /// Raw QPs: rules for frames, receive side scaling, sniffers, checksums of IP.
         RAW = 0,
         /// Congestion control, and rates that a QP is held to.
@@ -330,5 +330,8 @@ abi_flags! {
         SELECTIVE = 6,
         /// Contexts of QPs in host memory, which hardware fetches (hca_lines).
         CONTEXT_MEMORY = 7,
+        /// The policy round-quantum, and VL arbitration tables of VL_ARB_ENTRIES; without it they have
+        /// VL_ARB_ENTRIES_LEAST.
+        ARBITRATION = 8,
     }
 }

@@ -185,7 +185,8 @@ layout! {
         digest set_digest: [u8; 32] [16, 0, 256];
         /// When it has come up, images of an epoch before its own never start again on this board.
         epoch set_epoch: u32 [48, 0, 32];
-        /// What it is for: version of the hardware in bits 31:16, log2 of the card's lines in bits 15:0.
+        /// What it is for: version of the hardware in bits 31:24, what it is built without in bits
+        /// 23:8 (feature), log2 of the card's lines in bits 7:0.
         hardware set_hardware: u32 [52, 0, 32];
     }
 }

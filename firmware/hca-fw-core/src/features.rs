@@ -5,9 +5,9 @@ use hca_abi::{AdminOpcode, AdminStatus, CreateQpCmd, Service, feature};
 
 /// Bits of [`feature`] that this firmware and its card have. `HCA_VSIM_FEATURES`, when this is compiled, says which:
 /// names with commas between them, or `none`; all without it.
-pub const FEATURES: u8 = features(option_env!("HCA_VSIM_FEATURES"));
+pub const FEATURES: u16 = features(option_env!("HCA_VSIM_FEATURES"));
 
-const fn features(named: Option<&str>) -> u8 {
+const fn features(named: Option<&str>) -> u16 {
     let Some(text) = named else { return feature::ALL };
     if is_same(text.as_bytes(), b"none") {
         return 0;
@@ -27,7 +27,7 @@ const fn features(named: Option<&str>) -> u8 {
     }
 }
 
-const fn bit_of(name: &[u8]) -> u8 {
+const fn bit_of(name: &[u8]) -> u16 {
     let (flags, mut at) = (feature::TABLE.flags, 0);
     while at < flags.len() {
         if is_same(name, flags[at].name.as_bytes()) {
@@ -48,12 +48,12 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Is all of `bits` there?
-pub(crate) const fn has(bits: u8) -> bool {
+pub(crate) const fn has(bits: u16) -> bool {
     FEATURES & bits == bits
 }
 
 /// What a command is about, of that which a card may be built without.
-const fn needed(opcode: AdminOpcode) -> u8 {
+const fn needed(opcode: AdminOpcode) -> u16 {
     match opcode {
         AdminOpcode::CreateRule | AdminOpcode::CreateRss => feature::RAW,
         AdminOpcode::CreateSrq | AdminOpcode::AllocXrcd => feature::SRQ,

@@ -135,7 +135,7 @@ pub const HARDWARE_VERSION: u32 = 1;
 /// What an image of this firmware is for (image_head.hardware): hardware, what it is built without, the lines of its
 /// tables.
 pub const HARDWARE: u32 =
-    HARDWARE_VERSION << 16 | ((hca_abi::feature::ALL & !FEATURES) as u32) << 8 | QPN_LINE_BITS;
+    HARDWARE_VERSION << 24 | ((hca_abi::feature::ALL & !FEATURES) as u32) << 8 | QPN_LINE_BITS;
 /// QPs of the card: the lines of its tables. `HCA_VSIM_LINES`, when this is compiled, says how many: 1024, which is the
 /// default, 4096 or 16384.
 pub const NUM_QPS: usize = lines(option_env!("HCA_VSIM_LINES"));

@@ -2,6 +2,7 @@
 //! for; what the hardware gets follows from that, from the other end of the cable and from the personality, and is
 //! written row by row where it differs from what is there.
 
+use crate::features::has as has_feature;
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::priorities::{DSCP_ROWS, PRIORITY_COUNT, Priorities};
@@ -14,12 +15,18 @@ use hca_abi::{
     LINK_WORD_TX_RING, LINK_WORD_TX_WAIT, LinkCtrl, LinkDscp, LinkLayer, LinkPolicy, LinkSl2vl, LinkStatus,
     LinkVlArb, MGMT_VL, OpVls, PfcCounters, PortState, QueryLinkErrorsResult, QueryLinkResult,
     QueryPfcCountersResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd,
-    VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
+    VL_ARB_ENTRIES, VL_ARB_ENTRIES_LEAST, VLS, VlArbCmd, VlArbResult, VlCounters, feature, link_attr,
 };
 
 /// Weight of each VL until somebody sets a table: one packet of 4096 bytes.
 const DEFAULT_WEIGHT: u8 = 64;
 const ENTRIES: usize = VL_ARB_ENTRIES as usize;
+/// Those that this card has; the others are empty.
+pub(crate) const USED_ENTRIES: u32 = if has_feature(feature::ARBITRATION) {
+    VL_ARB_ENTRIES
+} else {
+    VL_ARB_ENTRIES_LEAST
+};
 /// VLs of one QUERY_VL_COUNTERS answer.
 const VLS_PER_ANSWER: u8 = 8;
 /// Counters of errors of a link.
@@ -414,6 +421,9 @@ impl Control {
         if has(link_attr::POLICY) {
             new.policy =
                 LinkPolicy::try_from(cmd.policy()).map_err(|_| (AdminStatus::BadParam, link_attr::POLICY))?;
+            if new.policy != LinkPolicy::Iba && !has_feature(feature::ARBITRATION) {
+                return Err((AdminStatus::Unsupported, link_attr::POLICY));
+            }
         }
         if has(link_attr::LIMIT) {
             new.limit = cmd.limit();
@@ -473,7 +483,7 @@ impl Control {
     pub(crate) fn set_vl_arb<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &VlArbCmd) -> CmdResult {
         let at = self.port_at(cmd.port_num())?;
         let count = usize::from(cmd.count());
-        require_size(count <= ENTRIES, u32::from(cmd.count()))?;
+        require_size(u32::from(cmd.count()) <= USED_ENTRIES, USED_ENTRIES)?;
         let vls = self.ports[at].link.built.count();
         let mut table = EMPTY;
         for (index, (entry, pair)) in table

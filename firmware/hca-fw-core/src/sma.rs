@@ -11,6 +11,7 @@ use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, QPN_SMI};
 use crate::counters::{counter_index, error_index};
 use crate::device::{VENDOR_PART_ID, vendor_of};
 use crate::hal::Hal;
+use crate::link::USED_ENTRIES;
 use crate::port::{NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, width_and_speed};
 use crate::{Bus, Control};
 
@@ -229,7 +230,7 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             // Not a channel adapter's: nothing that it sends is too old.
             hoq_life: HOQ_LIFE_NEVER as u8,
             phy_errors: PHY_ERRORS,
-            arb_entries: VL_ARB_ENTRIES as u8,
+            arb_entries: USED_ENTRIES as u8,
             enforces_pkeys: [false; 2],
             pkey_violations,
             qkey_violations,
@@ -318,6 +319,8 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             .get_mut(from..from + ARB_PER_BLOCK)
             .ok_or(Refused)?
             .copy_from_slice(entries);
+        // What is behind VLArbitrationHighCap or LowCap is not there.
+        table[USED_ENTRIES as usize..].fill((0, 0));
         let facts = port.facts();
         let ok = port.link.manage_arbitration(self.hal, facts, high, &table);
         ok.then_some(()).ok_or(Refused)

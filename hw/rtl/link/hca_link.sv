@@ -66,7 +66,7 @@ module hca_link
 
   link_cfg_t  cfg;
   logic       tbl_we, tbl_low, recovery, downed;
-  logic [5:0] tbl_idx;
+  logic [ArbEntryW-1:0] tbl_idx;
   vl_entry_t  tbl;
 
   hca_link_cfg #(

@@ -3,6 +3,7 @@
 // Contract of the rows: docs/abi.md.
 module hca_link_cfg
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_link_pkg::*;
 #(
   parameter int unsigned NumVls     = NumVlsDefault,
@@ -19,7 +20,7 @@ module hca_link_cfg
   output eth_class_t      class_o,
   output logic            tbl_we_o,          // an arbitration table's row, for one cycle
   output logic            tbl_low_o,
-  output logic [5:0]      tbl_idx_o,
+  output logic [ArbEntryW-1:0] tbl_idx_o,
   output vl_entry_t       tbl_o,
   output logic            recovery_o,
   output logic            downed_o
@@ -75,7 +76,7 @@ module hca_link_cfg
     cfg_o.state         = state;
     cfg_o.ib            = ib_i;
     cfg_o.vl_mask       = vl_mask_of(ib_i ? ctrl_q.op_vls : 3'd5, NumVls);   // Ethernet uses every ring
-    cfg_o.round_quantum = ctrl_q.policy;
+    cfg_o.round_quantum = HasArbitration && ctrl_q.policy;
     cfg_o.limit         = ctrl_q.limit;
     cfg_o.mtu           = ctrl_q.mtu;
     cfg_o.hoq_life      = ctrl_q.hoq_life;
@@ -88,10 +89,10 @@ module hca_link_cfg
 
   assign sl2vl_o   = sl2vl_q;
   assign class_o   = '{trust_pcp: ctrl_q.trust_pcp, dscp: dscp_q};
-  // Rows 0..127 are the two tables, the high one first.
-  assign tbl_we_o  = wr && 32'(link_wr_i.row) < LinkRowSl2vl;
+  // Rows 0..127 are the two tables, the high one first; a small card has less of each.
+  assign tbl_we_o  = wr && 32'(link_wr_i.row) < LinkRowSl2vl && 32'(link_wr_i.row[5:0]) < ArbEntries;
   assign tbl_low_o = 32'(link_wr_i.row) >= LinkRowLow;
-  assign tbl_idx_o = link_wr_i.row[5:0];
+  assign tbl_idx_o = link_wr_i.row[ArbEntryW-1:0];
   assign tbl_o     = '{vl: arb.vl, weight: arb.weight};
 
 endmodule

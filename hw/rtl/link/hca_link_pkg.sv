@@ -75,7 +75,8 @@ package hca_link_pkg;
     logic [7:0] weight;
   } vl_entry_t;
 
-  localparam int unsigned ArbEntries = 64;
+  localparam int unsigned ArbEntries = hca_features_pkg::HasArbitration ? VlArbEntries : VlArbEntriesLeast;
+  localparam int unsigned ArbEntryW  = $clog2(ArbEntries);
 
   // Operational VLs of an op_vls code (max_vl_num: 1 = VL0 .. 5 = VL0-14), no more than were built.
   function automatic logic [14:0] vl_mask_of(logic [2:0] code, int unsigned built);

@@ -48,7 +48,6 @@ module hca_link_stats
     {fcp_q, lpcrc_err_q, fcp_malformed_q} <= rst_i ? '0 : {fcp_i, lpcrc_err_i, fcp_malformed_i};
   end
 
-
   // ---- Counters per VL -----------------------------------------------------------------------------
   logic [31:0] tx_packets, tx_blocks, rx_packets, tx_wait, pfc_sent, pfc_received, pfc_paused;
   logic [3:0]  rd_vl;
@@ -74,52 +73,60 @@ module hca_link_stats
     .clk_i, .rst_i, .add_i(rx_ev_q.packet), .vl_i(rx_ev_q.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(rx_packets)
   );
 
-  hca_vl_tally u_tx_wait (.clk_i, .rst_i, .step_i(tx_wait_q), .rd_vl_i(rd_vl), .rd_o(tx_wait));
+  hca_vl_tally u_tx_wait (.clk_i, .rst_i, .step_i(tx_wait_q), .rd_vl_i(rd_vl), .rd_o(tx_wait), .busy_o());
 
   // Of priorities.
-  hca_vl_tally u_pfc_sent (.clk_i, .rst_i, .step_i(16'(pfc_sent_i)), .rd_vl_i(rd_vl), .rd_o(pfc_sent));
-  hca_vl_tally u_pfc_received (.clk_i, .rst_i, .step_i(16'(pfc_received_i)), .rd_vl_i(rd_vl), .rd_o(pfc_received));
-  hca_vl_tally u_pfc_paused (.clk_i, .rst_i, .step_i(16'(pfc_paused_i)), .rd_vl_i(rd_vl), .rd_o(pfc_paused));
+  hca_vl_tally u_pfc_sent (
+    .clk_i, .rst_i, .step_i(16'(pfc_sent_i)), .rd_vl_i(rd_vl), .rd_o(pfc_sent), .busy_o()
+  );
+  hca_vl_tally u_pfc_received (
+    .clk_i, .rst_i, .step_i(16'(pfc_received_i)), .rd_vl_i(rd_vl), .rd_o(pfc_received), .busy_o()
+  );
+  hca_vl_tally u_pfc_paused (
+    .clk_i, .rst_i, .step_i(16'(pfc_paused_i)), .rd_vl_i(rd_vl), .rd_o(pfc_paused), .busy_o()
+  );
 
   // ---- Error counters, in the order of their words --------------------------------------------------
   localparam int unsigned NumErrors = 16;
 
-  logic [NumErrors-1:0][31:0] errors_q;
-  logic [NumErrors-1:0]       step;
-  logic                       data_err, link_err, phys_err, integrity;
+  logic [NumErrors-1:0][1:0]  step;
+  logic [31:0]                errors;
+  logic                       data_err, link_err, phys_err, integrity, errors_wait;
   logic [4:0]                 marginal_q;   // leaky: up with an error on the wire, down with a good packet
 
   assign data_err = rx_ev_q.symbol_err || rx_ev_q.malformed || rx_ev_q.vl_mismatch || rx_ev_q.vl15_drop ||
                     rx_ev_q.overrun;
   assign link_err  = lpcrc_err_q || fcp_malformed_q;
   assign phys_err  = rx_ev_q.symbol_err || lpcrc_err_q;
-  assign busy_o    = rx_ev_q.packet || data_err || link_err || fcp_q;
+  assign busy_o    = rx_ev_q.packet || data_err || link_err || fcp_q || errors_wait;
   assign integrity = phys_err && marginal_q == 5'(LocalPhyErrors);
 
   always_comb begin
-    step     = '0;
-    step[0]  = rx_ev_q.symbol_err;
-    step[1]  = recovery_i;
-    step[2]  = downed_i;
-    step[3]  = data_err || link_err;       // port_rcv_errors; two at once: below
-    step[6]  = tx_ev_q.discard;
-    step[7]  = tx_ev_q.refused;
-    step[9]  = integrity;
-    step[10] = rx_ev_q.overrun;
-    step[11] = rx_ev_q.vl15_drop;
-    step[12] = tx_ev_q.ctl;
-    step[13] = fcp_q;
-    step[14] = lpcrc_err_q;
-    step[15] = rx_ev_q.vl_mismatch;
+    step        = '0;
+    step[0][0]  = rx_ev_q.symbol_err;
+    step[1][0]  = recovery_i;
+    step[2][0]  = downed_i;
+    step[3]     = 2'(data_err) + 2'(link_err);   // port_rcv_errors
+    step[6][0]  = tx_ev_q.discard;
+    step[7][0]  = tx_ev_q.refused;
+    step[9][0]  = integrity;
+    step[10][0] = rx_ev_q.overrun;
+    step[11][0] = rx_ev_q.vl15_drop;
+    step[12][0] = tx_ev_q.ctl;
+    step[13][0] = fcp_q;
+    step[14][0] = lpcrc_err_q;
+    step[15][0] = rx_ev_q.vl_mismatch;
   end
 
+  hca_vl_tally #(
+    .StepW(2)
+  ) u_errors (
+    .clk_i, .rst_i, .step_i(step), .rd_vl_i(rd_vl), .rd_o(errors), .busy_o(errors_wait)
+  );
+
   always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      errors_q   <= '0;
-      marginal_q <= '0;
-    end else begin
-      for (int unsigned i = 0; i < NumErrors; i++) errors_q[i] <= errors_q[i] + 32'(step[i]);
-      if (data_err && link_err) errors_q[3] <= errors_q[3] + 32'd2;
+    if (rst_i) marginal_q <= '0;
+    else begin
       if (integrity) marginal_q <= '0;
       else if (phys_err) marginal_q <= marginal_q + 1'b1;
       else if (rx_ev_q.packet && marginal_q != '0) marginal_q <= marginal_q - 1'b1;
@@ -145,7 +152,7 @@ module hca_link_stats
       LinkWordTxBlocks >> 4:  word = tx_blocks;
       LinkWordRxPackets >> 4: word = rx_packets;
       LinkWordTxWait >> 4:    word = tx_wait;
-      LinkWordErrors >> 4:    word = errors_q[rd_vl];
+      LinkWordErrors >> 4:    word = errors;
       LinkWordPfcSent >> 4:   word = pfc_sent;
       LinkWordPfcReceived >> 4: word = pfc_received;
       LinkWordPfcPaused >> 4: word = pfc_paused;

@@ -21,7 +21,7 @@ module hca_link_tx
   // Arbitration tables.
   input  logic                    tbl_we_i,
   input  logic                    tbl_low_i,
-  input  logic [5:0]              tbl_idx_i,
+  input  logic [ArbEntryW-1:0]    tbl_idx_i,
   input  vl_entry_t               tbl_i,
   // Packets from hca_tx_wire.
   input  logic                    mac_valid_i,

@@ -91,6 +91,7 @@ localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
 localparam int unsigned MgmtVl = 32'hf;
 localparam int unsigned VlArbEntries = 32'h40;  // Entries of a VL arbitration table.
+localparam int unsigned VlArbEntriesLeast = 32'h10;  // ... of a card without the feature ARBITRATION.
 // Limit of High Priority: the high table may send without end.
 localparam int unsigned LimitUnlimited = 32'hff;
 localparam int unsigned HoqLifeNever = 32'h1f;  // hoq_life: a packet may wait for ever.
@@ -623,16 +624,19 @@ localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Ke
 // What a card may be built without; everything else it always has. `HCA_FEATURES` of the RTL,
 // `HCA_VSIM_FEATURES`.
 // Raw QPs: rules for frames, receive side scaling, sniffers, checksums of IP.
-localparam logic [7:0] FeatureRaw = 8'h1;
-localparam logic [7:0] FeatureCongestion = 8'h2;  // Congestion control, and rates that a QP is held to.
-localparam logic [7:0] FeatureSrq = 8'h4;  // Shared receive queues, and XRC, which needs them.
+localparam logic [15:0] FeatureRaw = 16'h1;
+localparam logic [15:0] FeatureCongestion = 16'h2;  // Congestion control, and rates that a QP is held to.
+localparam logic [15:0] FeatureSrq = 16'h4;  // Shared receive queues, and XRC, which needs them.
 // Work requests that change keys: windows, fast registration, invalidation.
-localparam logic [7:0] FeatureKeyWr = 8'h8;
-localparam logic [7:0] FeatureAtomic = 8'h10;  // Atomics, ATOMIC WRITE and FLUSH.
-localparam logic [7:0] FeatureDeviceMemory = 8'h20;  // Device memory.
-localparam logic [7:0] FeatureSelective = 8'h40;  // Selective repeat.
+localparam logic [15:0] FeatureKeyWr = 16'h8;
+localparam logic [15:0] FeatureAtomic = 16'h10;  // Atomics, ATOMIC WRITE and FLUSH.
+localparam logic [15:0] FeatureDeviceMemory = 16'h20;  // Device memory.
+localparam logic [15:0] FeatureSelective = 16'h40;  // Selective repeat.
 // Contexts of QPs in host memory, which hardware fetches (hca_lines).
-localparam logic [7:0] FeatureContextMemory = 8'h80;
+localparam logic [15:0] FeatureContextMemory = 16'h80;
+// The policy round-quantum, and VL arbitration tables of VL_ARB_ENTRIES; without it they have
+// VL_ARB_ENTRIES_LEAST.
+localparam logic [15:0] FeatureArbitration = 16'h100;
 
 // ---- Memory structures -------------------------------------------------------------------------
 

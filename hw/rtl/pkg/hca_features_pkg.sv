@@ -8,9 +8,9 @@ package hca_features_pkg;
   import hca_pkg::*;
 
 `ifdef HCA_FEATURES
-  localparam logic [7:0] Features = 8'(`HCA_FEATURES);
+  localparam logic [15:0] Features = 16'(`HCA_FEATURES);
 `else
-  localparam logic [7:0] Features = '1;
+  localparam logic [15:0] Features = '1;
 `endif
 
   localparam bit HasRaw          = (Features & FeatureRaw) != '0;
@@ -21,5 +21,6 @@ package hca_features_pkg;
   localparam bit HasDeviceMemory = (Features & FeatureDeviceMemory) != '0;
   localparam bit HasSelective    = (Features & FeatureSelective) != '0;
   localparam bit HasContextMemory = (Features & FeatureContextMemory) != '0;
+  localparam bit HasArbitration  = (Features & FeatureArbitration) != '0;
 
 endpackage

@@ -7,11 +7,11 @@ module hca_requester
   import hca_features_pkg::*;
   import hca_sq_pkg::*;
 #(
-  parameter int unsigned Slots      = 64,  // QPs that may have WQEs on chip at the same time
+  parameter int unsigned Slots      = SendSlots,  // QPs that may have WQEs on chip at the same time
   parameter int unsigned SlotBlocks = SendSlotBlocks,  // 64-byte WQE blocks of one slot
   parameter int unsigned Burst      = 16,  // packets a slot may emit in a row
   parameter int unsigned Large      = 4,   // what one above 256 bytes counts for
-  parameter int unsigned Inflight   = 64   // WQE reads under way
+  parameter int unsigned Inflight   = RdTagsMany  // WQE reads under way
 ) (
   input  logic           clk_i,
   input  logic           rst_i,

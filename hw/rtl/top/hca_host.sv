@@ -81,7 +81,12 @@ module hca_host
     .clk_i, .rst_i, .now_i, .busy_i(busy), .tick_o(rd_tick_o), .active_o(rd_active),
     .wake_at_o(rd_tick_at)
   );
-  // A tick of congestion control is compared by the cycle in front of it, which needs no sum.
+  // Only a simulator is told. A tick of congestion control is compared by the cycle in front of it, which needs no sum.
+`ifdef SYNTHESIS
+  logic unused_at;
+  assign unused_at             = ^{now_i, held_i, timer_active_i, timer_wake_at_i, rd_active, rd_tick_at};
+  assign {active_o, wake_at_o} = '0;
+`else
   hca_first #(.N(4), .Width(64)) u_first (
     .valid_i({rd_active, held_i, timer_active_i}),
     .at_i   ({rd_tick_at, {now_i[63:TickW] + 1'b1, TickW'(0)}, timer_wake_at_i}),
@@ -89,6 +94,7 @@ module hca_host
     .valid_o(active_o),
     .at_o   (wake_at_o)
   );
+`endif
 
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather && HasRd[c]) begin : gen_port

@@ -14,7 +14,7 @@ package hca_host_pkg;
                                             | NumWr'(!HasContextMemory) << WrLines);
 
   // Reads under way, and the part of the card that each reader up to RdLines belongs to.
-  localparam int unsigned RdTags [NumRd] = '{64, 64, 64, 2, 8, 8, 8, 8, 8, 16};
+  localparam int unsigned RdTags [NumRd] = '{RdTagsMany, RdTagsMany, 64, 2, 8, 8, 8, 8, 8, 16};
   localparam part_e RdPart [RdLines+1] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdLines};
 
 endpackage

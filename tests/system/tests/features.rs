@@ -20,7 +20,7 @@ const REGION_BYTES: u64 = 64 << 10;
 /// A multiple of 8 in memory, though the region is none.
 const WORD: u64 = (32 << 10) + 8 - CANARY_BYTES % 8;
 
-fn has(bits: u8) -> bool {
+fn has(bits: u16) -> bool {
     FEATURES & bits == bits
 }
 

@@ -27,6 +27,9 @@ fn about(opcode: AdminOpcode, status: AdminStatus, detail: u32) -> String {
     if status == AdminStatus::NotPermitted {
         return format!("function {detail}");
     }
+    if (opcode, status) == (AdminOpcode::SetVlArb, AdminStatus::BadLength) {
+        return format!("this card's tables have {detail} entries");
+    }
     let attr = link_attr::TABLE.flags.iter().find(|flag| detail == 1 << flag.bit);
     match (opcode, attr) {
         (AdminOpcode::SetLink, Some(attr)) => attr.name.to_lowercase(),

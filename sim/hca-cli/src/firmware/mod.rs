@@ -1,7 +1,9 @@
 //! `hca firmware`: images of the cards' own processors, in the slots of their boards, and what signs them.
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use hca_abi::{BoardBoot, BoardSlot, FIRMWARE_SLOTS, ImageHead, QueryFirmwareResult, SLOT_NONE, SlotState};
+use hca_abi::{
+    BoardBoot, BoardSlot, FIRMWARE_SLOTS, ImageHead, QueryFirmwareResult, SLOT_NONE, SlotState, feature,
+};
 use hca_verbs::{Context, OpenOptions};
 use hca_vfio_user::VfioUserDevice;
 use std::fmt::Write as _;
@@ -200,8 +202,19 @@ fn version_text(version: u32) -> String {
 
 /// image_head.hardware in words.
 fn hardware_text(hardware: u32) -> String {
-    let lines = 1u32.checked_shl(hardware & 0xffff).unwrap_or(0);
-    format!("hardware {} with {lines} lines", hardware >> 16)
+    let lines = 1u32.checked_shl(hardware & 0xff).unwrap_or(0);
+    let missing = hardware >> 8 & 0xffff;
+    let without: Vec<_> = feature::TABLE
+        .flags
+        .iter()
+        .filter(|flag| missing & 1 << flag.bit != 0)
+        .map(|flag| flag.name)
+        .collect();
+    let without = match without.as_slice() {
+        [] => String::new(),
+        names => format!(", without {}", names.join(", ")),
+    };
+    format!("hardware {} with {lines} lines{without}", hardware >> 24)
 }
 
 fn digits(bytes: &[u8]) -> String {
