@@ -26,6 +26,7 @@ hw/rtl/responder/hca_rx_msgs.sv
 hw/rtl/responder/hca_rx_out.sv
 hw/rtl/responder/hca_rx_own.sv
 hw/rtl/responder/hca_rx_inv.sv
+hw/rtl/responder/hca_rx_state.sv
 hw/rtl/responder/hca_rx_look_ev.sv
 hw/rtl/responder/hca_rx_place.sv
 hw/rtl/responder/hca_rx_request.sv

@@ -1,7 +1,10 @@
 //! What the card is built with (decision 0081), and what is refused for what it is built without.
 
 use crate::{CmdResult, Control};
-use hca_abi::{AdminOpcode, AdminStatus, CreateQpCmd, Service, feature};
+use hca_abi::{
+    AdminOpcode, AdminStatus, CreateQpCmd, LinkPolicy, Service, VL_ARB_ENTRIES, VL_ARB_ENTRIES_LEAST,
+    feature, link_attr,
+};
 
 /// Bits of [`feature`] that this firmware and its card have. `HCA_VSIM_FEATURES`, when this is compiled, says which:
 /// names with commas between them, or `none`; all without it.
@@ -50,6 +53,22 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 /// Is all of `bits` there?
 pub(crate) const fn has(bits: u16) -> bool {
     FEATURES & bits == bits
+}
+
+/// Entries of a VL arbitration table that this card has; the others are empty.
+pub(crate) const USED_ENTRIES: u32 = if has(feature::ARBITRATION) {
+    VL_ARB_ENTRIES
+} else {
+    VL_ARB_ENTRIES_LEAST
+};
+
+/// An arbitration policy; refused if there is no such one, or the card is built without it.
+pub(crate) fn arbitration_policy(code: u8) -> CmdResult<LinkPolicy> {
+    match LinkPolicy::try_from(code) {
+        Ok(policy) if policy == LinkPolicy::Iba || has(feature::ARBITRATION) => Ok(policy),
+        Ok(_) => Err((AdminStatus::Unsupported, link_attr::POLICY)),
+        Err(_) => Err((AdminStatus::BadParam, link_attr::POLICY)),
+    }
 }
 
 /// What a command is about, of that which a card may be built without.

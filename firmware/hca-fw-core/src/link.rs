@@ -2,7 +2,7 @@
 //! for; what the hardware gets follows from that, from the other end of the cable and from the personality, and is
 //! written row by row where it differs from what is there.
 
-use crate::features::has as has_feature;
+use crate::features::{USED_ENTRIES, arbitration_policy};
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::priorities::{DSCP_ROWS, PRIORITY_COUNT, Priorities};
@@ -15,18 +15,12 @@ use hca_abi::{
     LINK_WORD_TX_RING, LINK_WORD_TX_WAIT, LinkCtrl, LinkDscp, LinkLayer, LinkPolicy, LinkSl2vl, LinkStatus,
     LinkVlArb, MGMT_VL, OpVls, PfcCounters, PortState, QueryLinkErrorsResult, QueryLinkResult,
     QueryPfcCountersResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd,
-    VL_ARB_ENTRIES, VL_ARB_ENTRIES_LEAST, VLS, VlArbCmd, VlArbResult, VlCounters, feature, link_attr,
+    VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
 };
 
 /// Weight of each VL until somebody sets a table: one packet of 4096 bytes.
 const DEFAULT_WEIGHT: u8 = 64;
 const ENTRIES: usize = VL_ARB_ENTRIES as usize;
-/// Those that this card has; the others are empty.
-pub(crate) const USED_ENTRIES: u32 = if has_feature(feature::ARBITRATION) {
-    VL_ARB_ENTRIES
-} else {
-    VL_ARB_ENTRIES_LEAST
-};
 /// VLs of one QUERY_VL_COUNTERS answer.
 const VLS_PER_ANSWER: u8 = 8;
 /// Counters of errors of a link.
@@ -419,11 +413,7 @@ impl Control {
                 OpVls::try_from(cmd.peer_vls()).map_err(|_| (AdminStatus::BadParam, link_attr::PEER_VLS))?;
         }
         if has(link_attr::POLICY) {
-            new.policy =
-                LinkPolicy::try_from(cmd.policy()).map_err(|_| (AdminStatus::BadParam, link_attr::POLICY))?;
-            if new.policy != LinkPolicy::Iba && !has_feature(feature::ARBITRATION) {
-                return Err((AdminStatus::Unsupported, link_attr::POLICY));
-            }
+            new.policy = arbitration_policy(cmd.policy())?;
         }
         if has(link_attr::LIMIT) {
             new.limit = cmd.limit();

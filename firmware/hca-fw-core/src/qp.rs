@@ -20,7 +20,7 @@ use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, AhAttr, CreateQpCmd, EventKind, ModifyQpCmd, PipeMsgKind, QpAttr, QpState, Qpc,
-    QueryQpResult, RATE_GROUPS, Service, access,
+    QueryQpResult, Service, access,
 };
 
 /// READs and atomics a QP may have outstanding in either direction.
@@ -351,7 +351,7 @@ impl Control {
         let rate = self.rate_of(line, &attr);
         let rec = &mut self.qps[line as usize];
         let group = self.rates.change(rec.made.func(), rec.rate_group, rate);
-        rec.rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
+        rec.rate_group = group.ok_or((AdminStatus::NoResources, crate::rate::GROUPS))?;
         rec.attr = attr;
         Ok(())
     }

@@ -4,9 +4,10 @@
 //! groups: one would slow the other down.
 
 use crate::Quotas;
+use crate::features::has;
 use crate::pool::Shares;
 use crate::table::Table;
-use hca_abi::{MAX_RATE_INTERVAL, RATE_GROUPS, StaticRate};
+use hca_abi::{MAX_RATE_INTERVAL, RATE_GROUPS, RATE_GROUPS_LEAST, StaticRate, feature};
 use hca_agents::divide;
 
 /// Rate of the port, 4x EDR, in kbit/s.
@@ -15,7 +16,12 @@ pub(crate) const PORT_KBPS: u32 = 100_000_000;
 const INTERVAL_KBPS: u64 = 250_000 * 8 * 65_536;
 /// The slowest rate that there is, rounded up to whole Mbit/s.
 pub(crate) const MIN_KBPS: u32 = (INTERVAL_KBPS / MAX_RATE_INTERVAL as u64).next_multiple_of(1000) as u32;
-const GROUPS: usize = RATE_GROUPS as usize;
+/// Those of this card.
+pub(crate) const GROUPS: u32 = if has(feature::CONGESTION) {
+    RATE_GROUPS
+} else {
+    RATE_GROUPS_LEAST
+};
 
 /// Who shares a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,21 +51,21 @@ struct Group {
 
 /// The groups in use. Number 0 is none.
 pub(crate) struct RateGroups {
-    groups: Table<Option<Group>, GROUPS>,
+    groups: Table<Option<Group>, { GROUPS as usize }>,
     shares: Shares,
 }
 
 impl RateGroups {
     pub const fn new(quotas: Quotas) -> Self {
         Self {
-            groups: Table::new([None; GROUPS]),
-            shares: Shares::new(RATE_GROUPS, 1, quotas),
+            groups: Table::new([None; GROUPS as usize]),
+            shares: Shares::new(GROUPS, 1, quotas),
         }
     }
 
     /// Divides them anew, before any is used.
     pub fn share_out(&mut self, quotas: Quotas) {
-        self.shares = Shares::new(RATE_GROUPS, 1, quotas);
+        self.shares = Shares::new(GROUPS, 1, quotas);
     }
 
     /// A group for one more QP; 0 without a rate. When all are taken, destinations of the same rate share one: that is

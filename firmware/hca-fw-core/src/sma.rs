@@ -10,8 +10,8 @@ use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, QPN_SMI};
 
 use crate::counters::{counter_index, error_index};
 use crate::device::{VENDOR_PART_ID, vendor_of};
+use crate::features::USED_ENTRIES;
 use crate::hal::Hal;
-use crate::link::USED_ENTRIES;
 use crate::port::{NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, width_and_speed};
 use crate::{Bus, Control};
 

@@ -3,7 +3,8 @@
 //
 // A read that the host does not answer in time ends with an error. Its tag rests then, and the ring passes over it.
 //
-// A client of short reads keeps less: Bytes, a power of two of 128 to 512.
+// A client of short reads keeps less: Bytes, a power of two of 64 to 512. Several such may keep their answers in one
+// RAM (OwnData = 0): a beat that comes is written at once, one that leaves is asked for until it is granted.
 //
 // A response of a request starts on rsp two cycles after its last beat arrived (if nothing older is
 // waiting), then one beat per cycle. An error status anywhere in a response marks all beats of it.
@@ -11,7 +12,9 @@ module hca_dma_rd_port
   import hca_pkg::*;
 #(
   parameter int unsigned Tags  = 64,
-  parameter int unsigned Bytes = DmaReadBytes
+  parameter int unsigned Bytes = DmaReadBytes,
+  parameter bit          OwnData = 1'b1,
+  localparam int unsigned RowW = $clog2(Tags * (Bytes / DataBytes))
 ) (
   input  logic        clk_i,
   input  logic        rst_i,
@@ -36,18 +39,25 @@ module hca_dma_rd_port
   output logic [5:0]  mreq_tag_o,
   input  logic        mrsp_valid_i,
   input  logic [5:0]  mrsp_tag_i,
-  input  dma_rd_rsp_t mrsp_i
+  input  dma_rd_rsp_t mrsp_i,
+  // A RAM of several ports: data_i is what data_raddr_o has, in the same cycle.
+  output logic            data_we_o,
+  output logic [RowW-1:0] data_waddr_o,
+  output logic            data_ask_o,
+  output logic [RowW-1:0] data_raddr_o,
+  input  logic            data_grant_i,
+  input  beat_t           data_i
 );
 
   localparam int unsigned TagW  = $clog2(Tags);
   localparam int unsigned Beats = Bytes / DataBytes;
-  localparam int unsigned BeatW = $clog2(Beats);
+  localparam int unsigned BeatW = (Beats > 1) ? $clog2(Beats) : 1;
 
   if (Tags < 2 || Tags > 64 || (Tags & (Tags - 1)) != 0) begin : gen_bad_tags
     $error("hca_dma_rd_port: Tags must be a power of two, 2 to 64");
   end
-  if (Beats < 2 || Bytes > DmaReadBytes || (Bytes & (Bytes - 1)) != 0) begin : gen_bad_bytes
-    $error("hca_dma_rd_port: Bytes must be a power of two, 128 to 512");
+  if (Beats < 1 || Bytes > DmaReadBytes || (Bytes & (Bytes - 1)) != 0) begin : gen_bad_bytes
+    $error("hca_dma_rd_port: Bytes must be a power of two, 64 to 512");
   end
 
   // Ring positions, one bit wider than a tag: read <= done <= alloc <= read + Tags.
@@ -149,29 +159,49 @@ module hca_dma_rd_port
   end
 
   // ---- Responses out -----------------------------------------------------------------------------
-  logic             fetch, fetch_last, pass, out_valid_q, out_last_q, out_err_q;
+  logic             may_fetch, fetch, fetch_last, pass, out_valid_q, out_last_q, out_err_q;
   logic [BeatW-1:0] out_beat_q;
   logic [TagW-1:0]  out_tag;
 
   assign out_tag    = read_q[TagW-1:0];
-  assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && (!out_valid_q || rsp_ready_i);
+  assign may_fetch  = (read_q != alloc_q) && complete_q[out_tag] && (!out_valid_q || rsp_ready_i);
+  assign fetch      = may_fetch && (OwnData || data_grant_i);
   assign pass       = skip_q[out_tag];
   assign leaves     = (fetch && fetch_last) || pass;
   assign fetch_last = lost_q[out_tag] || out_beat_q == last_beat_q[out_tag];
 
+  assign data_we_o    = in_valid;
+  assign data_waddr_o = RowW'((Beats > 1) ? {in_tag, in_beat} : {1'b0, in_tag});
+  assign data_ask_o   = may_fetch;
+  assign data_raddr_o = RowW'((Beats > 1) ? {out_tag, out_beat_q} : {1'b0, out_tag});
+
   // The read register of the RAM is the output stage: it holds while the consumer stalls.
-  hca_ram_1r1w #(
-    .Width(DataW),
-    .Depth(Tags * Beats)
-  ) u_data (
-    .clk_i,
-    .we_i   (in_valid),
-    .waddr_i({in_tag, in_beat}),
-    .wdata_i(mrsp_i.data),
-    .re_i   (fetch),
-    .raddr_i({out_tag, out_beat_q}),
-    .rdata_o(rsp_o.data)
-  );
+  if (OwnData) begin : gen_own
+    logic unused_data;
+    assign unused_data = ^{data_grant_i, data_i};
+
+    hca_ram_1r1w #(
+      .Width(DataW),
+      .Depth(Tags * Beats)
+    ) u_data (
+      .clk_i,
+      .we_i   (data_we_o),
+      .waddr_i(data_waddr_o),
+      .wdata_i(mrsp_i.data),
+      .re_i   (fetch),
+      .raddr_i(data_raddr_o),
+      .rdata_o(rsp_o.data)
+    );
+  end else begin : gen_shared
+    beat_t data_q;
+    logic  unused_data;
+    assign unused_data = ^mrsp_i.data;   // for whoever has the RAM
+
+    always_ff @(posedge clk_i) begin
+      if (fetch) data_q <= data_i;
+    end
+    assign rsp_o.data = data_q;
+  end
 
   assign rsp_valid_o = out_valid_q;
   assign rsp_o.last  = out_last_q;

@@ -5,8 +5,11 @@
 // frame: it keeps its header, and only rules may take it.
 // Where keep_i says so, a packet's beats have those of its frame beside them, as they came: as many, the last one
 // perhaps without a byte of the packet.
+// Packets of an InfiniBand port pass whole, in the same registers, each beat in two cycles; hca_ib_rx looks at their
+// LRH.
 module hca_eth_rx
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic        clk_i,
@@ -19,7 +22,9 @@ module hca_eth_rx
   output logic        out_valid_o,
   output logic        out_first_o,
   output logic        out_last_o,
-  output logic        out_ipv6_o,       // with first
+  output logic        out_ib_o,         // of an InfiniBand port
+  output logic        out_bad_o,        // with first: that has no such packet
+  output logic        out_long_o,       // with first: IPv6, or a GRH follows
   output logic        out_raw_o,        // with first
   output logic [PortW-1:0] out_port_o,
   output logic [6:0]  out_len_bytes_o,  // 0..64
@@ -33,12 +38,12 @@ module hca_eth_rx
   beat_t       prev_q;
   logic [47:0] dmac;
   logic [PortW-1:0] prev_port_q, out_port_q;
-  logic        in_vlan, in_raw, prev_raw_q, out_raw_q;
+  logic        in_ib, in_vlan, in_raw, prev_ib_q, prev_raw_q, out_ib_q, out_raw_q, ib_bad, ib_global;
   logic [15:0] ethertype;
   logic        emit, short, absorb;   // short: the new beat ends the packet inside the strip; absorb: and is left away
   logic        in_keep, prev_keep_q, out_keep_q;
   rx_frame_t   out_frame_q;
-  logic        out_valid_q, out_first_q, out_last_q, out_ipv6_q;
+  logic        out_valid_q, out_first_q, out_last_q, out_bad_q, out_long_q;
   logic [6:0]  out_len_q;
   beat_t       out_q;
 
@@ -48,9 +53,10 @@ module hca_eth_rx
   assign dmac      = port_cfg_i[mac_port_i].mac;
   assign in_len    = (mac_i.len_bytes > 7'd64 || !mac_i.last) ? 7'd64 : mac_i.len_bytes;
   assign in_vlan   = swap16(mac_i.data[8*12 +: 16]) == 16'(EthertypeVlan);
-  assign in_raw    = (!mac_i.data[0] && mac_i.data[47:0] != {swap16(dmac[15:0]), swap32(dmac[47:16])})
-                     || !is_roce(in_vlan ? mac_i.data[511:32] : mac_i.data[479:0]);
-  assign strip     = prev_raw_q ? 7'd0 : prev_vlan_q ? 7'(EthBytes + VlanBytes) : 7'(EthBytes);
+  assign in_ib     = port_cfg_i[mac_port_i].ib;
+  assign in_raw    = !in_ib && ((!mac_i.data[0] && mac_i.data[47:0] != {swap16(dmac[15:0]), swap32(dmac[47:16])})
+                     || !is_roce(in_vlan ? mac_i.data[511:32] : mac_i.data[479:0]));
+  assign strip     = (prev_ib_q || prev_raw_q) ? 7'd0 : prev_vlan_q ? 7'(EthBytes + VlanBytes) : 7'(EthBytes);
   // By EtherType, protocol and destination port, of a frame without a VLAN tag or what is left without it. A later
   // fragment, and a header with options, is what it is by the same bytes: for the RDMA engine to refuse.
   function automatic logic is_roce(logic [479:0] frame);
@@ -65,10 +71,17 @@ module hca_eth_rx
   endfunction
 
   assign ethertype = swap16(prev_vlan_q ? prev_q[8*16 +: 16] : prev_q[8*12 +: 16]);
-  assign in_keep   = keep_i[mac_port_i] && !in_raw;
-  assign short     = prev_valid_q && !prev_last_q && mac_valid_i && mac_i.last && (in_len <= strip);
+  assign in_keep   = HasRaw && keep_i[mac_port_i] && !in_raw && !in_ib;
+  assign short     = prev_valid_q && !prev_last_q && !prev_ib_q && mac_valid_i && mac_i.last && (in_len <= strip);
   assign absorb    = short && !prev_keep_q;
-  assign emit      = prev_valid_q && (prev_last_q || mac_valid_i);
+  assign emit      = prev_valid_q && (prev_last_q || prev_ib_q || mac_valid_i);
+
+  hca_ib_rx u_ib (
+    .cfg_i   (port_cfg_i[prev_port_q]),
+    .lrh_i   (prev_q[31:0]),
+    .bad_o   (ib_bad),
+    .global_o(ib_global)
+  );
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -78,7 +91,7 @@ module hca_eth_rx
     end else begin
       if (mac_valid_i) in_first_q <= mac_i.last;
       if (mac_valid_i) prev_valid_q <= !absorb;
-      else if (prev_last_q) prev_valid_q <= 1'b0;
+      else if (prev_last_q || prev_ib_q) prev_valid_q <= 1'b0;
       out_valid_q <= emit;
     end
   end
@@ -90,7 +103,7 @@ module hca_eth_rx
       prev_len_q   <= in_len;
       prev_q       <= mac_i.data;
       prev_port_q  <= mac_port_i;
-      if (in_first_q) {prev_vlan_q, prev_raw_q, prev_keep_q} <= {in_vlan, in_raw, in_keep};
+      if (in_first_q) {prev_ib_q, prev_vlan_q, prev_raw_q, prev_keep_q} <= {in_ib, in_vlan, in_raw, in_keep};
     end
     if (emit) begin
       out_first_q <= prev_first_q;
@@ -98,11 +111,13 @@ module hca_eth_rx
       // A group's packet is for whoever wants it: hca_rx_group knows.
       out_raw_q   <= prev_raw_q;
       out_port_q  <= prev_port_q;
-      out_ipv6_q  <= ethertype == 16'(EthertypeIpv6);
+      out_ib_q    <= prev_ib_q;
+      out_bad_q   <= prev_ib_q && ib_bad;
+      out_long_q  <= prev_ib_q ? ib_global : ethertype == 16'(EthertypeIpv6);
       if (prev_last_q) out_len_q <= (prev_len_q > strip) ? prev_len_q - strip : 7'd0;
       else if (short) out_len_q <= 7'd64 - strip + in_len;
       else out_len_q <= 7'd64;
-      if (prev_raw_q) out_q <= prev_q;
+      if (prev_ib_q || prev_raw_q) out_q <= prev_q;
       else if (prev_vlan_q) out_q <= {mac_i.data[143:0], prev_q[511:144]};
       else out_q <= {mac_i.data[111:0], prev_q[511:112]};
       out_keep_q  <= prev_keep_q;
@@ -114,7 +129,9 @@ module hca_eth_rx
   assign out_first_o     = out_first_q;
   assign out_last_o      = out_last_q;
   assign out_raw_o       = out_raw_q;
-  assign out_ipv6_o      = out_ipv6_q;
+  assign out_ib_o        = out_ib_q;
+  assign out_bad_o       = out_bad_q;
+  assign out_long_o      = out_long_q;
   assign out_port_o      = out_port_q;
   assign out_len_bytes_o = out_len_q;
   assign out_data_o      = out_q;

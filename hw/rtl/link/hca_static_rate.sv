@@ -17,7 +17,7 @@ module hca_static_rate
   input  logic                       rst_i,
   input  logic [1:0]                 made_valid_i,  // a packet was made; each at most every second cycle
   input  tx_made_t [1:0]         made_i,
-  output logic [1:0][RateGroups-1:0] open_o,
+  output logic [1:0][NumRateGroups-1:0] open_o,
   output logic                       busy_o           // a group is shut
 );
 
@@ -72,7 +72,7 @@ module hca_static_rate
   // A group is visited when it is charged, or when it is its turn. Its row says what it owed at the
   // last visit, and when that was. First the row is read, in the next cycle (here) the debt is that of now, and in the
   // one after it (told) the gates hear of it.
-  logic [RateGroups-1:0] has_q, half_q;               // groups with a debt: the others' rows say nothing
+  logic [NumRateGroups-1:0] has_q, half_q;               // groups with a debt: the others' rows say nothing
   logic [SeenW-1:0]      tick_q, visit_seen, here_passed_q;
   logic [RateGroupW-1:0] scan_q, visit_group, here_group_q, told_group_q;
   logic                  visit, is_here, here_valid_q, told_valid_q, told_low_q;
@@ -81,12 +81,12 @@ module hca_static_rate
   logic [DebtW:0]        owed;                        // negative: something of the debt is left
   logic                  here_owed, here_owes, unused_owed;
   logic                  here_charge_q;
-  logic [RowW-1:0]       rows [RateGroups];
-  logic [RateGroups-1:0] waiting, unused_grant;
+  logic [RowW-1:0]       rows [NumRateGroups];
+  logic [NumRateGroups-1:0] waiting, unused_grant;
   logic [RateGroupW-1:0] turn;
 
   hca_rr_arb #(
-    .N(RateGroups)
+    .N(NumRateGroups)
   ) u_turns (
     .clk_i,
     .rst_i,
@@ -143,8 +143,8 @@ module hca_static_rate
   end
 
   // ---- Permissions -------------------------------------------------------------------------------------------
-  logic [RateGroups-1:0]      due;
-  logic [1:0][RateGroups-1:0] shuts;
+  logic [NumRateGroups-1:0]      due;
+  logic [1:0][NumRateGroups-1:0] shuts;
   logic [1:0]                 is_large;
   logic                       under_way;
 
@@ -162,7 +162,7 @@ module hca_static_rate
     shuts             = '0;
     for (int unsigned p = 0; p < 2; p++) begin
       is_large[p] = made_i[p].bytes > 13'(RateSmallBytes);
-      for (int unsigned g = 0; g < RateGroups; g++) begin
+      for (int unsigned g = 0; g < NumRateGroups; g++) begin
         shuts[p][g] = made_valid_i[p] && made_i[p].group == RateGroupW'(g) && (half_q[g] || is_large[p]);
       end
     end

@@ -7,6 +7,7 @@
 //    +--txp--> FIFO ------------------------------------------> head --> txp, err
 module hca_gather
   import hca_pkg::*;
+  import hca_features_pkg::*;
 (
   input  logic            clk_i,
   input  logic            rst_i,
@@ -89,7 +90,7 @@ module hca_gather
     .rst_i,
     .in_valid_i (in_txp_valid),
     .in_ready_o (in_txp_ready),
-    .in_i       (in_txp),
+    .in_i       (txp_built(in_txp)),
     .out_valid_o(head_txp_valid),
     .out_ready_i(head_txp_ready),
     .out_o      (head_txp),
@@ -160,7 +161,8 @@ module hca_gather
     .mreq_tag_o,
     .mrsp_valid_i,
     .mrsp_tag_i,
-    .mrsp_i
+    .mrsp_i,
+    .data_we_o(), .data_waddr_o(), .data_ask_o(), .data_raddr_o(), .data_grant_i(1'b0), .data_i('0)
   );
 
   // ---- Verdict per packet ------------------------------------------------------------------------

@@ -7,7 +7,8 @@
 // A slot changes hands at P1, its data at H: both in the order of items, so an item finds at H what P1 has promised,
 // and an item whose line is still on its way counts as a hit. A line whose read has failed is an error for all who
 // were promised it, and is forgotten. Where nothing waits, an item whose line is here, or that wants none, leaves from
-// P1: one cycle.
+// P1: one cycle. Who wants one word of a line names it as the item comes out: the choice is made in front of whether it
+// comes from here or from memory.
 module hca_line_cache
   import hca_pkg::*;
 #(
@@ -16,6 +17,8 @@ module hca_line_cache
   parameter int unsigned OwnerW  = 24,
   parameter int unsigned NumW    = 29,
   parameter int unsigned NoteW   = 8,
+  parameter int unsigned OutW    = DataW,     // a word of the line, or all of it
+  localparam int unsigned WordW  = (OutW < DataW) ? $clog2(DataW / OutW) : 1,
   localparam int unsigned SlotW  = $clog2(Lines)
 ) (
   input  logic              clk_i,
@@ -30,7 +33,8 @@ module hca_line_cache
   input  logic [NoteW-1:0]  in_note_i,
   output logic              out_valid_o,
   input  logic              out_ready_i,
-  output logic [DataW-1:0]  out_data_o,
+  input  logic [WordW-1:0]  out_word_i,
+  output logic [OutW-1:0]   out_data_o,
   output logic              out_err_o,
   output logic [NoteW-1:0]  out_note_o,
   output logic              idle_o,        // nothing is inside
@@ -273,7 +277,14 @@ module hca_line_cache
   assign h_out       = h_may && !(ram_err && h_q.line && !h_q.miss && drop_q);
   assign p1_out      = p1_leaves && !(p1_line_q && ram_err && drop_q);
   assign out_valid_o = h_out || p1_out;   // never both: P1 leaves where nothing waits
-  assign out_data_o  = h_fills_q ? rsp_i.data : ram_data;
+  if (OutW < DataW) begin : gen_word
+    assign out_data_o = h_fills_q ? rsp_i.data[out_word_i*OutW +: OutW] : ram_data[out_word_i*OutW +: OutW];
+  end else begin : gen_line
+    logic unused_word;
+    assign unused_word = ^out_word_i;
+    assign out_data_o = h_fills_q ? rsp_i.data : ram_data;
+  end
+
   assign out_err_o   = h_valid_q ? h_err : p1_line_q && ram_err;
   assign out_note_o  = h_valid_q ? h_q.note : p1_note_q;
   assign h_move      = h_out && out_ready_i;

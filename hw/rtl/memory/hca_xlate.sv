@@ -93,6 +93,7 @@ module hca_xlate
     .in_note_i  (wish),
     .out_valid_o(key_comes),
     .out_ready_i(key_room),
+    .out_word_i ('0),
     .out_data_o (key_row),
     .out_err_o  (key_failed),
     .out_note_o (key_wish),
@@ -294,14 +295,14 @@ module hca_xlate
 
   note_t            found;
   logic             found_valid, found_err;
-  logic [DataW-1:0] found_data;
   logic [63:0]      found_page;
 
   hca_line_cache #(
     .Lines (PageCacheLines),
     .OwnerW(KeyW),
     .NumW  (LineNumW),
-    .NoteW ($bits(note_t))
+    .NoteW ($bits(note_t)),
+    .OutW  (64)
   ) u_pages (
     .clk_i,
     .rst_i,
@@ -315,7 +316,8 @@ module hca_xlate
     .in_note_i  ({s2_out, s2_wants_page, s2_page[$clog2(LinePages)-1:0]}),
     .out_valid_o(found_valid),
     .out_ready_i(s3_room),
-    .out_data_o (found_data),
+    .out_word_i (found.entry),
+    .out_data_o (found_page),
     .out_err_o  (found_err),
     .out_note_o (found),
     .idle_o     (cache_idle),
@@ -332,8 +334,6 @@ module hca_xlate
     .rsp_ready_o(line_rsp_ready_o[1]),
     .rsp_i      (line_rsp_i[1])
   );
-
-  assign found_page = found_data[{found.entry, 6'd0}+:64];
 
   logic unused_bits;
   assign unused_bits = ^{forget_i.pages, s2_page[63:32], found_page[11:0], s2_upto[12], s3_q.shift};

@@ -11,7 +11,7 @@ module hca_counter_read
   input  logic [7:0]  word_i,                 // port, counter, half; or rule, word
   input  logic [31:0] rule_word_i,            // a cycle behind rd_i
   output logic [31:0] data_o,
-  input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i
+  input  logic [NumPorts-1:0][63:0] rows_i   // of each port, the counter that word_i names
 );
 
   logic [31:0] data_q, high_q;
@@ -23,7 +23,7 @@ module hca_counter_read
     if (rd_i && !word_i[0]) begin
       {high_q, data_q} <= '0;
       if (word_i[5:1] < 5'(NumCounters) && 32'(word_i[6]) < NumPorts)
-        {high_q, data_q} <= counters_i[PortW'(word_i[6])][word_i[5:1]];
+        {high_q, data_q} <= rows_i[PortW'(word_i[6])];
     end
   end
 

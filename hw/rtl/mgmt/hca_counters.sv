@@ -1,9 +1,11 @@
-// Counters of a port, in the order of query_counters_result of the contract. They count from reset and
-// wrap at 64 bits (those of hca_rx_wire at 32). Strobes of something that has a port count if it is this one.
+// Counters of a port, in the order of query_counters_result of the contract. They count from reset and wrap at 64 bits.
+// Strobes of something that has a port count if it is this one. All may step in the same cycle: each keeps what came
+// since its turn, one has its turn in each cycle and is added to its row of a small RAM, which so is up to 32 cycles
+// late. A row is read at once. In the first 32 cycles after reset the RAM is cleared; a read then means nothing.
 module hca_counters
   import hca_pkg::*;
 #(
-    parameter int unsigned NumCounters = 25,
+    parameter int unsigned NumCounters = 25,   // 32 at most
     parameter logic [PortW-1:0] Port   = '0
 ) (
     input  logic                         clk_i,
@@ -13,7 +15,7 @@ module hca_counters
     input  logic [6:0]                   tx_len_i,
     input  logic                         rx_beat_i,
     input  logic [6:0]                   rx_len_i,
-    input  rx_counts_t                   rx_counts_i,
+    input  rx_ended_t                    rx_ended_i,
     input  logic                         rxd_take_i,    // a packet enters rx_ctrl
     input  rxd_t                         rxd_i,
     input  rx_strobes_t                  rx_i,
@@ -24,96 +26,101 @@ module hca_counters
     input  logic [PortW-1:0]             cnp_port_i,
     input  logic                         sniff_lost_i,  // sniffers do not get a packet or frame
     input  logic [PortW-1:0]             sniff_port_i,
-    output logic [NumCounters-1:0][63:0] counters_o
+    input  logic [4:0]                   row_i,
+    output logic [63:0]                  row_o
 );
-  logic [63:0] tx_packets_q, tx_bytes_q, rx_bytes_q;
-  logic [63:0] rnr_sent_q, nak_sent_q, seq_sent_q, rnr_rcvd_q, nak_rcvd_q, rewinds_q;
-  logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q, marked_q, cnp_sent_q, cnp_rcvd_q,
-               qp1_drops_q, strays_q, dry_q, sniff_lost_q;
-  logic        nak_rcvd, sent, here;
+
+  localparam int unsigned Turns = 32;
+  localparam int unsigned TxBytes = 1, RxBytes = 3;   // those that step by more than one
+  localparam int unsigned StepsW = 6, BytesW = 12;    // of Turns cycles
+
+  logic                   nak_rcvd, sent, here;
+  logic [NumCounters-1:0] step;
+  logic [1:0][6:0]        bytes;      // received, sent
 
   assign nak_rcvd = rxd_take_i && rxd_i.port == Port && rxd_i.opcode == BthRcAcknowledge;
   assign sent     = ack_sent_i && ack_port_i == Port;
   assign here     = rx_i.port == Port;
+  assign bytes    = {rx_len_i & {7{rx_beat_i}}, tx_len_i & {7{tx_beat_i}}};
 
   logic unused_rxd;
   assign unused_rxd = ^{rxd_i, rx_i};
 
+  always_comb begin
+    step     = '0;
+    step[0]  = tx_beat_i && tx_last_i;
+    step[2]  = rx_ended_i.good;
+    step[4]  = rx_ended_i.icrc_err || rx_ended_i.vcrc_err;
+    step[5]  = rx_ended_i.dropped;
+    step[6]  = rx_ended_i.malformed;
+    step[7]  = rx_i.pkey_viol && here;
+    step[8]  = rx_i.qkey_viol && here;
+    step[9]  = sent && ack_syndrome_i inside {NakPsnSequence, NakSelective};   // gaps seen: one NAK each
+    step[10] = rx_i.dup && here;            // requests seen before
+    step[11] = sent && ack_syndrome_i[6:5] == 2'b01;
+    step[12] = nak_rcvd && rxd_i.aeth_syndrome[6:5] == 2'b01;
+    step[13] = sent && ack_syndrome_i[6:5] == 2'b11;
+    step[14] = nak_rcvd && rxd_i.aeth_syndrome[6:5] == 2'b11;
+    step[15] = rx_i.timeout && here;        // transport timers expired
+    step[16] = rx_i.rewind && here;         // times transmission went back
+    step[17] = rx_i.bad_source && here;     // packets to a QP that were not from its peer
+    step[18] = rx_i.marked && here;         // data with a congestion mark
+    step[19] = cnp_sent_i && cnp_port_i == Port;
+    step[20] = rx_i.cnp && here;
+    step[21] = rx_i.qp1_drop && here;
+    step[22] = rx_i.stray && here;          // packets that no QP takes
+    step[23] = rx_i.dry && here;            // datagrams without a receive, but those for QP1
+    step[24] = sniff_lost_i && sniff_port_i == Port;   // packets and frames that sniffers did not get
+  end
+
+  // ---- What waits for its turn ---------------------------------------------------------------------------
+  logic [NumCounters-1:0][StepsW-1:0] steps_q;
+  logic [1:0][BytesW-1:0]             bytes_q;
+  logic [4:0]                         turn_q;
+  logic                               busy;
+
+  assign busy = steps_q != '0 || bytes_q != '0 || step != '0 || bytes != '0;
+
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      tx_packets_q <= '0;
-      tx_bytes_q   <= '0;
-      rx_bytes_q   <= '0;
-      rnr_sent_q   <= '0;
-      nak_sent_q   <= '0;
-      seq_sent_q   <= '0;
-      rnr_rcvd_q   <= '0;
-      nak_rcvd_q   <= '0;
-      rewinds_q    <= '0;
-      dups_q       <= '0;
-      timeouts_q   <= '0;
-      pkey_viols_q <= '0;
-      qkey_viols_q <= '0;
-      bad_sources_q <= '0;
-      marked_q     <= '0;
-      cnp_sent_q   <= '0;
-      cnp_rcvd_q   <= '0;
-      qp1_drops_q  <= '0;
-      strays_q     <= '0;
-      dry_q        <= '0;
-      sniff_lost_q <= '0;
+      turn_q  <= '0;
+      steps_q <= '0;
+      bytes_q <= '0;
     end else begin
-      if (tx_beat_i) begin
-        tx_packets_q <= tx_packets_q + 64'(tx_last_i);
-        tx_bytes_q   <= tx_bytes_q + 64'(tx_len_i);
+      if (busy) turn_q <= turn_q + 1'b1;
+      for (int unsigned c = 0; c < NumCounters; c++) begin
+        steps_q[c] <= ((turn_q == 5'(c)) ? '0 : steps_q[c]) + StepsW'(step[c]);
       end
-      if (rx_beat_i) rx_bytes_q <= rx_bytes_q + 64'(rx_len_i);
-      if (sent) begin
-        if (ack_syndrome_i[6:5] == 2'b01) rnr_sent_q <= rnr_sent_q + 1'b1;
-        if (ack_syndrome_i[6:5] == 2'b11) nak_sent_q <= nak_sent_q + 1'b1;
-        if (ack_syndrome_i inside {NakPsnSequence, NakSelective}) seq_sent_q <= seq_sent_q + 1'b1;
-      end
-      if (nak_rcvd && (rxd_i.aeth_syndrome[6:5] == 2'b01)) rnr_rcvd_q <= rnr_rcvd_q + 1'b1;
-      if (nak_rcvd && (rxd_i.aeth_syndrome[6:5] == 2'b11)) nak_rcvd_q <= nak_rcvd_q + 1'b1;
-      if (rx_i.rewind && here) rewinds_q <= rewinds_q + 1'b1;
-      if (rx_i.dup && here) dups_q <= dups_q + 1'b1;
-      if (rx_i.timeout && here) timeouts_q <= timeouts_q + 1'b1;
-      if (rx_i.pkey_viol && here) pkey_viols_q <= pkey_viols_q + 1'b1;
-      if (rx_i.qkey_viol && here) qkey_viols_q <= qkey_viols_q + 1'b1;
-      if (rx_i.bad_source && here) bad_sources_q <= bad_sources_q + 1'b1;
-      if (rx_i.marked && here) marked_q <= marked_q + 1'b1;
-      if (cnp_sent_i && cnp_port_i == Port) cnp_sent_q <= cnp_sent_q + 1'b1;
-      if (rx_i.cnp && here) cnp_rcvd_q <= cnp_rcvd_q + 1'b1;
-      if (rx_i.qp1_drop && here) qp1_drops_q <= qp1_drops_q + 1'b1;
-      if (rx_i.stray && here) strays_q <= strays_q + 1'b1;
-      if (rx_i.dry && here) dry_q <= dry_q + 1'b1;
-      if (sniff_lost_i && sniff_port_i == Port) sniff_lost_q <= sniff_lost_q + 1'b1;
+      bytes_q[0] <= ((turn_q == 5'(TxBytes)) ? '0 : bytes_q[0]) + BytesW'(bytes[0]);
+      bytes_q[1] <= ((turn_q == 5'(RxBytes)) ? '0 : bytes_q[1]) + BytesW'(bytes[1]);
     end
   end
 
-  assign counters_o[0]  = tx_packets_q;
-  assign counters_o[1]  = tx_bytes_q;
-  assign counters_o[2]  = 64'(rx_counts_i.good);
-  assign counters_o[3]  = rx_bytes_q;
-  assign counters_o[4]  = 64'(rx_counts_i.icrc_err) + 64'(rx_counts_i.vcrc_err);
-  assign counters_o[5]  = 64'(rx_counts_i.dropped);
-  assign counters_o[6]  = 64'(rx_counts_i.malformed);
-  assign counters_o[7]  = pkey_viols_q;
-  assign counters_o[8]  = qkey_viols_q;
-  assign counters_o[9]  = seq_sent_q;          // gaps seen: one NAK each
-  assign counters_o[10] = dups_q;              // requests seen before
-  assign counters_o[11] = rnr_sent_q;
-  assign counters_o[12] = rnr_rcvd_q;
-  assign counters_o[13] = nak_sent_q;
-  assign counters_o[14] = nak_rcvd_q;
-  assign counters_o[15] = timeouts_q;          // transport timers expired
-  assign counters_o[16] = rewinds_q;           // times transmission went back
-  assign counters_o[17] = bad_sources_q;       // packets to a QP that were not from its peer
-  assign counters_o[18] = marked_q;            // data with a congestion mark
-  assign counters_o[19] = cnp_sent_q;
-  assign counters_o[20] = cnp_rcvd_q;
-  assign counters_o[21] = qp1_drops_q;
-  assign counters_o[22] = strays_q;            // packets that no QP takes
-  assign counters_o[23] = dry_q;               // datagrams without a receive, but those for QP1
-  assign counters_o[24] = sniff_lost_q;        // packets and frames that sniffers did not get
+  // ---- Rows -------------------------------------------------------------------------------------------------
+  logic [63:0]       rows [Turns];
+  logic [5:0]        clear_q;      // Turns: done
+  logic              cleared;
+  logic [4:0]        row;
+  logic [63:0]       old;
+  logic [BytesW-1:0] more;
+
+  assign cleared = clear_q[5];
+  assign row     = cleared ? turn_q : clear_q[4:0];
+  assign old     = rows[row] & {64{cleared}};
+
+  always_comb begin
+    more = '0;
+    if (turn_q == 5'(TxBytes)) more = bytes_q[0];
+    else if (turn_q == 5'(RxBytes)) more = bytes_q[1];
+    else if (32'(turn_q) < NumCounters) more = BytesW'(steps_q[turn_q]);
+    if (!cleared) more = '0;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) clear_q <= '0;
+    else if (!cleared) clear_q <= clear_q + 1'b1;
+    if (busy || !cleared) rows[row] <= old + 64'(more);
+  end
+
+  assign row_o = rows[row_i];
 endmodule

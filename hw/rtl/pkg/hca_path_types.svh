@@ -1,6 +1,8 @@
 // Part of hca_pkg: how packets of a QP leave, and what was made of them.
 
-  localparam int unsigned RateGroupW = $clog2(RateGroups);
+  // Static rates that there may be at a time.
+  localparam int unsigned NumRateGroups = ((CardFeatures & FeatureCongestion) != '0) ? RateGroups : RateGroupsLeast;
+  localparam int unsigned RateGroupW = $clog2(NumRateGroups);
 
   // How packets of a QP leave: what gates need to know.
   typedef struct packed {

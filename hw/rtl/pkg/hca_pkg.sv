@@ -7,6 +7,12 @@ package hca_pkg;
   typedef logic [WqeIndexBits-1:0] wqe_idx_t;  // of a work queue: runs freely
 
   // ---- Limits of this build --------------------------------------------------------------------
+  // What it is built with: bits of `feature` (hca_features_pkg).
+`ifdef HCA_FEATURES
+  localparam logic [15:0] CardFeatures = 16'(`HCA_FEATURES);
+`else
+  localparam logic [15:0] CardFeatures = '1;
+`endif
   // Lines: QPs that are on the card. 1,024, 4,096 or 16,384; the other tables follow (docs/memory.md).
 `ifdef HCA_NUM_LINES
   localparam int unsigned NumQps    = `HCA_NUM_LINES;

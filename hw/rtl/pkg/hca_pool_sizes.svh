@@ -21,8 +21,6 @@
   // WQEs fetched ahead for each QP whose turn it may be, in blocks of 64 bytes. One QP sends no more than that while
   // the host is asked once: in 500 ns 64 are more than it can, 32 would be some 55 million a second.
   localparam int unsigned SendSlotBlocks  = SmallPools ? 32 : 64;
-  // QPs whose turn it may be.
-  localparam int unsigned SendSlots       = SmallPools ? 32 : 64;
   // Reads of WQEs under way, and of lists of scatter entries and pages: each has several of them.
   localparam int unsigned RdTagsMany      = SmallPools ? 32 : 64;
   // Packets a QP may have in flight before the requester waits for an acknowledge.

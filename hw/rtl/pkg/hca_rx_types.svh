@@ -1,13 +1,13 @@
 // Part of hca_pkg: what the receive side says of packets.
 
-  // Counters of the receiver behind the link, for hca_counters.
+  // How a packet has ended in the receiver behind the link, for hca_counters: one strobe.
   typedef struct packed {
-    logic [31:0] good;
-    logic [31:0] icrc_err;
-    logic [31:0] vcrc_err;
-    logic [31:0] malformed;
-    logic [31:0] dropped;
-  } rx_counts_t;
+    logic good;
+    logic icrc_err;
+    logic vcrc_err;
+    logic malformed;
+    logic dropped;
+  } rx_ended_t;
 
   // A frame of the transport's, for sniffers: longer than a program may send one.
   localparam logic [7:0] OpcodeRaw = {3'(ServiceRaw), 5'd0}, OpcodeSniffed = {3'(ServiceRaw), 5'd1};

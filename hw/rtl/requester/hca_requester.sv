@@ -7,7 +7,7 @@ module hca_requester
   import hca_features_pkg::*;
   import hca_sq_pkg::*;
 #(
-  parameter int unsigned Slots      = SendSlots,  // QPs that may have WQEs on chip at the same time
+  parameter int unsigned Slots      = 64,  // QPs that may have WQEs on chip at the same time
   parameter int unsigned SlotBlocks = SendSlotBlocks,  // 64-byte WQE blocks of one slot
   parameter int unsigned Burst      = 16,  // packets a slot may emit in a row
   parameter int unsigned Large      = 4,   // what one above 256 bytes counts for
@@ -25,7 +25,7 @@ module hca_requester
   input  logic [NumPorts-1:0] ib_i,      // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i, // lanes (port and SL) that may send
   input  eth_class_t [NumPorts-1:0] class_i,  // Ethernet ports: priorities
-  input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
+  input  logic [NumRateGroups-1:0] rate_open_i,  // rate groups that may
   output logic           made_valid_o,        // a packet was made
   output tx_made_t       made_o,
   input  logic           qpc_wr_valid_i,
@@ -78,7 +78,7 @@ module hca_requester
   localparam int unsigned SlotW = $clog2(Slots);
   localparam int unsigned BlkW  = $clog2(SlotBlocks);
 
-  localparam int unsigned Queues = $bits(sl_open_i) + RateGroups;
+  localparam int unsigned Queues = $bits(sl_open_i) + NumRateGroups;
 
   logic [Slots-1:0] kick, open_at, halt, wake, active, open, rated, spare, first;
   logic [Queues-1:0]     waiting;
@@ -460,13 +460,8 @@ module hca_requester
   );
 
   hca_skid #(.Width($bits(txp_t))) u_txp (
-    .clk_i, .rst_i,
-    .in_valid_i (txp_valid),
-    .in_ready_o (txp_ready),
-    .in_i       (txp),
-    .out_valid_o(txp_valid_o),
-    .out_ready_i(txp_ready_i),
-    .out_o      (txp_o)
+    .clk_i, .rst_i, .in_valid_i(txp_valid), .in_ready_o(txp_ready), .in_i(txp_built(txp)), .out_valid_o(txp_valid_o),
+    .out_ready_i(txp_ready_i), .out_o(txp_o)
   );
 
   hca_skid #(.Width($bits(seg_t))) u_seg (
@@ -479,15 +474,16 @@ module hca_requester
     .out_o      (seg_o)
   );
 
-  hca_skid #(.Width($bits(mw_op_t))) u_mw (
-    .clk_i, .rst_i,
-    .in_valid_i (mw_valid),
-    .in_ready_o (mw_room),
-    .in_i       (mw),
-    .out_valid_o(mw_valid_o),
-    .out_ready_i(mw_ready_i),
-    .out_o      (mw_o)
-  );
+  if (HasKeyWr) begin : gen_mw
+    hca_skid #(.Width($bits(mw_op_t))) u_mw (
+      .clk_i, .rst_i, .in_valid_i(mw_valid), .in_ready_o(mw_room), .in_i(mw), .out_valid_o(mw_valid_o),
+      .out_ready_i(mw_ready_i), .out_o(mw_o)
+    );
+  end else begin : gen_no_mw
+    logic unused_mw;
+    assign unused_mw = ^{mw_valid, mw, mw_ready_i};
+    assign {mw_room, mw_valid_o, mw_o} = '0;
+  end
 
   assign made_valid_o     = txp_valid;
   assign made_o           = sq_made_of(txp, path, made_bytes);

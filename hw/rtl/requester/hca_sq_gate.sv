@@ -11,13 +11,13 @@ module hca_sq_gate
 #(
   parameter int unsigned Slots = 64,
   localparam int unsigned SlotW  = $clog2(Slots),
-  localparam int unsigned Queues = NumLanes + RateGroups,
+  localparam int unsigned Queues = NumLanes + NumRateGroups,
   localparam int unsigned QueueW = $clog2(Queues)
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
   input  logic [NumLanes-1:0] sl_open_i,
-  input  logic [RateGroups-1:0] rate_open_i,
+  input  logic [NumRateGroups-1:0] rate_open_i,
   input  logic             hold_i,       // strobe: this group (not 0) sends a packet and will be shut
   input  logic [RateGroupW-1:0] hold_group_i,
   input  logic [Queues-1:0] waiting_i,   // by SL, then by group: QPs wait for a slot
@@ -78,7 +78,7 @@ module hca_sq_gate
   logic              set_q, was_set_q, drop_q;
   logic [SlotW-1:0]      set_slot_q, drop_slot_q;
   row_t                  set_row_q, was_row_q, slot_row, next_row, drop_row, drop_row_q;
-  logic [RateGroups-1:0] rates;
+  logic [NumRateGroups-1:0] rates;
   logic              kept_new_q, kept_less_q, late_new_q;  // a cycle ago: one more, one less; the slot was late
   logic [SlotW-1:0]  late_slot_q;
 
@@ -139,7 +139,7 @@ module hca_sq_gate
   end
 
   // No group: always open. What holds one is late, and comes last.
-  assign rates = rate_open_i | RateGroups'(1);
+  assign rates = rate_open_i | NumRateGroups'(1);
 
   always_comb begin
     for (int unsigned s = 0; s < Slots; s++) begin

@@ -11,14 +11,14 @@ module hca_sq_sched
 #(
   parameter int unsigned Slots = 64,
   localparam int unsigned SlotW  = $clog2(Slots),
-  localparam int unsigned Queues = NumLanes + RateGroups,
+  localparam int unsigned Queues = NumLanes + NumRateGroups,
   localparam int unsigned QueueW = $clog2(Queues)
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
   input  logic [NumPorts-1:0] ib_i,
   input  logic [NumLanes-1:0] sl_open_i,
-  input  logic [RateGroups-1:0] rate_open_i,
+  input  logic [NumRateGroups-1:0] rate_open_i,
   input  logic             qpc_wr_valid_i,
   output logic             qpc_wr_ready_o,
   input  qpc_wr_t          qpc_wr_i,

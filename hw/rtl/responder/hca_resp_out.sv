@@ -2,7 +2,7 @@
 // how many bytes that is on the wire. A register behind each stream. Stalls show in the free outputs: who sees one does
 // not send.
 module hca_resp_out
-  import hca_pkg::*, hca_rx_resp_pkg::*;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_resp_pkg::*;
 (
   input  logic           clk_i,
   input  logic           rst_i,
@@ -91,8 +91,8 @@ module hca_resp_out
   end
 
   hca_skid #(.Width($bits(txp_t))) u_txp (
-    .clk_i, .rst_i, .in_valid_i(send_read_i), .in_ready_o(txp_free_o), .in_i(txp), .out_valid_o(txp_valid_o),
-    .out_ready_i(txp_ready_i), .out_o(txp_o)
+    .clk_i, .rst_i, .in_valid_i(send_read_i), .in_ready_o(txp_free_o), .in_i(txp_built(txp)),
+    .out_valid_o(txp_valid_o), .out_ready_i(txp_ready_i), .out_o(txp_o)
   );
 
   hca_skid #(.Width($bits(seg_t))) u_seg (

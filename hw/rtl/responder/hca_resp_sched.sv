@@ -13,7 +13,7 @@ module hca_resp_sched
   input  logic           rst_i,
   input  logic [NumPorts-1:0] ib_i,         // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i,    // lanes (port and SL) that may send
-  input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
+  input  logic [NumRateGroups-1:0] rate_open_i,  // rate groups that may
   input  logic [63:0]    now_i,
   input  cc_pace_t [NumPorts-1:0] cc_pace_i,  // congestion control
   input  cc_rate_wr_t    cc_rate_i,
@@ -70,7 +70,7 @@ module hca_resp_sched
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
   logic           take, push, row_we, send_read;
   logic [Queues-1:0] resort;
-  logic [RateGroups-1:0] rate_open;
+  logic [NumRateGroups-1:0] rate_open;
   logic           txp_free, seg_free, ack_free;
   logic           found, found_q, lost;  // lost: it comes again, and is too old to be here
   logic [63:0]    result;
@@ -132,7 +132,7 @@ module hca_resp_sched
   logic [15:0] done_seq_q;    // of the newest one that had passed in the cycle before
   logic        has_jobs, last_above, last_upto;
 
-  assign rate_open  = rate_open_i | RateGroups'(1);   // who has no group is in one that is open
+  assign rate_open  = rate_open_i | NumRateGroups'(1);   // who has no group is in one that is open
   assign open       = sl_open_i[ctx.lane] && rate_open[ctx.group];
   // A NAK that has itself moved the QP to ERR still goes out, behind the READs that came before it.
   assign last_word  = ctx.state == QpsErr && row.ack && row.ack_syndrome[6:5] == 2'b11

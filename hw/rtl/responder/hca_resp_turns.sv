@@ -7,7 +7,7 @@
 module hca_resp_turns
   import hca_pkg::*;
 #(
-  parameter int unsigned Queues = NumLanes + RateGroups,
+  parameter int unsigned Queues = NumLanes + NumRateGroups,
   localparam int unsigned QueueW = $clog2(Queues),
   localparam int unsigned SettleCycles = 5   // from a turn until its packet has shut the group
 ) (

@@ -4,7 +4,7 @@
 // searched, 2 more for each further send WQE that completes; a time-out has a cycle more. A job starts only when its
 // outputs have room; it never waits for firmware.
 module hca_rx_ctrl
-  import hca_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::ack_job_of_packet;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*, hca_rx_state_pkg::ack_job_of_packet;
 (
   input  logic                       clk_i,
   input  logic                       rst_i,
@@ -287,7 +287,7 @@ module hca_rx_ctrl
                        cnp: verdict_q.cnp, qp1_drop: dg_full && ctx.is_gsi,
                        stray: verdict_q.stray || dg_wrong, dry: dg_full && !ctx.is_gsi};
   always_ff @(posedge clk_i) begin
-    if (pkt_read) {drop_q, parked_q, answer_q, pkt_q} <= {!pkt_ok, park_o, is_answer, rxd_i};
+    if (pkt_read) {drop_q, parked_q, answer_q, pkt_q} <= {!pkt_ok, park_o, is_answer, rxd_built(rxd_i)};
     verdict_q <= (pkt_read && !rst_i) ? verdict : '0;
   end
 
@@ -427,25 +427,14 @@ module hca_rx_ctrl
   assign st_we    = qpc_apply || (look_done_o && asks) || resp_act || ack_done || flush_done || state_q == StTell
                     || (state_q == StMsg && msg_live);
 
-  always_comb begin
-    st_new = kept_st;
-    unique case (state_q)
-      StRead: if (look_q) {st_new.resp.nak_sent, st_new.resp.nak_all} = '1;
-              else st_new = st_written(st, ctx, qpc_wr_i, mark, resume, leaves);
-      StResp: {st_new.resp, st_new.dead, st_new.sq_dead} =
-                {resp_new, kept_st.dead || resp_dead, kept_st.sq_dead || resp_dead};
-      StAck: {st_new.ack, st_new.sq_dead, st_new.dead} =
-               {ack_new, ack_dead, kept_st.dead || (ack_dead && kept_ctx.is_rc)};
-      StFlush: begin
-        st_new.sq_dead = 1'b1;
-        st_new.dead    = kept_st.dead || !kept_ctx.is_sqe;
-        if (flush_sq) st_new.ack.una_wqe = flush_idx;
-        else st_new.resp.rq_ci = flush_idx;
-      end
-      StTell:  st_new.resp.ran_dry = credits == '0;
-      default: st_new = is_inv ? inv_st : st_refused(kept_st, msg_q, kept_ctx);  // StMsg
-    endcase
-  end
+  hca_rx_state u_state (
+    .looks_i(state_q == StRead && look_q), .writes_i(state_q == StRead && !look_q), .resp_i(state_q == StResp),
+    .ack_i(state_q == StAck), .flush_i(state_q == StFlush), .tell_i(state_q == StTell),
+    .st_i(kept_st), .ctx_i(kept_ctx), .qpc_wr_i, .mark_i(mark), .goes_on_i(resume), .leaves_i(leaves),
+    .resp_new_i(resp_new), .resp_dead_i(resp_dead), .ack_new_i(ack_new), .ack_dead_i(ack_dead),
+    .flush_sq_i(flush_sq), .flush_idx_i(flush_idx), .dry_i(credits == '0), .msg_i(msg_q), .is_inv_i(is_inv),
+    .inv_st_i(inv_st), .st_o(st_new)
+  );
 
   // ---- What goes out -------------------------------------------------------------------------------
   rxw_t   own_item;   // dropped packet, flushed WQE, failed receive WQE

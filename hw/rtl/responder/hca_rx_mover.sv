@@ -8,7 +8,7 @@
 // beat written, at least two.
 // An atomic moves nothing here: it goes to hca_atomic once every beat before it has been accepted by the write mux.
 module hca_rx_mover
-  import hca_pkg::*, hca_rx_pkg::*;
+  import hca_pkg::*, hca_features_pkg::*, hca_rx_pkg::*;
 (
   input  logic              clk_i,
   input  logic              rst_i,
@@ -70,7 +70,7 @@ module hca_rx_mover
       item_q <= '{side_sq: end_is_sq(meta_i.fin), resumes: meta_i.fin.resumes,
                   tells: !end_is_sq(meta_i.fin) && meta_i.fin.shared && meta_i.fin.cqe.valid,
                   atomic: meta_i.fin.kind == RxwAtomic, flush: meta_i.fin.rsp.cas && meta_i.fin.rsp.stores,
-                  by_value: meta_i.fin.kind == RxwAtomicResp,
+                  by_value: HasAtomic && meta_i.fin.kind == RxwAtomicResp,
                   goes_on: meta_i.fin.kind == RxwSend && !meta_i.fin.msg_last};
     end
   end

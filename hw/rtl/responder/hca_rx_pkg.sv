@@ -434,7 +434,8 @@ package hca_rx_pkg;
            && !ctx.has_srq;
   endfunction
 
-  // State behind a context write. `goes_on`: the send queue does, behind its error; `leaves`: a slot of an SRQ is lost.
+  // State behind a context write that neither begins a side anew (resp_init, ack_init) nor restores it (st_restored).
+  // `goes_on`: the send queue does, behind its error; `leaves`: a slot of an SRQ is lost.
   function automatic rx_st_t st_written(rx_st_t st, rx_ctx_t ctx, qpc_wr_t wr, hw_mark_t mark, logic goes_on,
                                         logic leaves);
     rx_st_t s;
@@ -442,17 +443,10 @@ package hca_rx_pkg;
     unused = ^{ctx, wr, mark};
     s      = st;
     if (leaves) s.resp.held = 1'b0;
-    if (wr.init_rq) begin
-      {s.dead, s.sq_dead} = '0;
-      s.resp = resp_init(wr.qpc.rq_psn);
-    end
-    if (wr.init_sq) s.ack = ack_init(wr.qpc);
     // What of the budgets is spent was spent on the path that the QP leaves (APM-5).
     if (ctx.is_armed && wr.qpc.path_mig_state == PathMigMigrated) begin
       {s.ack.retry_left, s.ack.rnr_left} = {wr.qpc.retry_cnt, wr.qpc.rnr_retry};
     end
-    if (wr.qpc.restores) s = st_restored(wr.qpc);
-    if (wr.qpc.asks_again) {s.resp.nak_sent, s.resp.nak_all} = '1;
     if (goes_on) begin
       s.sq_dead           = 1'b0;
       s.ack.una_psn       = mark.psn;

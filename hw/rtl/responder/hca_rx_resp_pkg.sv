@@ -3,7 +3,7 @@ package hca_rx_resp_pkg;
 
   import hca_pkg::*, hca_rx_pkg::resp_list_t;
 
-  localparam int unsigned RespQueues = NumLanes + RateGroups;   // where QPs wait
+  localparam int unsigned RespQueues = NumLanes + NumRateGroups;   // where QPs wait
   localparam int unsigned RespQueueW = $clog2(RespQueues);
 
   // State of a QP. `last_seq`: of the newest READ packet, if any.

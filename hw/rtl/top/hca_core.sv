@@ -224,7 +224,7 @@ module hca_core
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
   logic [1:0]                 made_valid, gather_left;
   tx_made_t [1:0]             made;
-  logic [1:0][RateGroups-1:0] rate_open;
+  logic [1:0][NumRateGroups-1:0] rate_open;
   hca_static_rate u_static_rate (
     .clk_i(pclk[PartRate]), .rst_i, .made_valid_i(made_valid), .made_i(made), .open_o(rate_open), .busy_o()
   );

@@ -96,14 +96,28 @@ module hca_host
   );
 `endif
 
+  // Those that read keys and page lists.
+  hca_dma_rd_lines #(.Clients(NumRdLines), .Tags(RdTags[RdLines])) u_rd_lines (
+    .clk_i(pclk_i[RdPart[RdLines]]), .rst_i, .tick_i(rd_tick_o), .busy_o(busy[RdLines+:NumRdLines]),
+    .req_valid_i(rreq_valid_i[RdLines+:NumRdLines]), .req_ready_o(rreq_ready_o[RdLines+:NumRdLines]),
+    .req_i(rreq_i[RdLines+:NumRdLines]), .rsp_valid_o(rrsp_valid_o[RdLines+:NumRdLines]),
+    .rsp_ready_i(rrsp_ready_i[RdLines+:NumRdLines]), .rsp_o(rrsp_o[RdLines+:NumRdLines]),
+    .mreq_valid_o(mreq_valid[RdLines+:NumRdLines]), .mreq_ready_i(mreq_ready[RdLines+:NumRdLines]),
+    .mreq_o(mreq[RdLines+:NumRdLines]), .mreq_tag_o(mreq_tag[RdLines+:NumRdLines]),
+    .mrsp_valid_i(mrsp_valid[RdLines+:NumRdLines]), .mrsp_tag_i(few_tag), .mrsp_i(few)
+  );
+
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
-    if (c != RdGather && HasRd[c]) begin : gen_port
+    if (c >= RdLines && c < RdLines + NumRdLines) begin : gen_lines   // above
+    end else if (c != RdGather && HasRd[c]) begin : gen_port
       hca_dma_rd_port #(.Tags(RdTags[c]), .Bytes((c < RdLines) ? 512 : 128)) u_port (
         .clk_i(pclk_i[RdPart[(c < RdLines) ? c : RdLines]]), .rst_i, .tick_i(rd_tick_o), .busy_o(busy[c]),
         .req_valid_i(rreq_valid_i[c]), .req_ready_o(rreq_ready_o[c]), .req_i(rreq_i[c]), .rsp_valid_o(rrsp_valid_o[c]),
         .rsp_ready_i(rrsp_ready_i[c]), .rsp_o(rrsp_o[c]), .done_idx_o(), .done_strb_o(), .done_err_o(),
         .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
-        .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i((c < RdMgmt) ? mrsp_tag : few_tag), .mrsp_i((c < RdMgmt) ? mrsp : few)
+        .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i((c < RdMgmt) ? mrsp_tag : few_tag),
+        .mrsp_i((c < RdMgmt) ? mrsp : few), .data_we_o(), .data_waddr_o(), .data_ask_o(), .data_raddr_o(),
+        .data_grant_i(1'b0), .data_i('0)
       );
     end else begin : gen_none
       logic unused_in;
@@ -131,8 +145,15 @@ module hca_host
     end
   end
 
+  // Of writers that are not there nothing is chosen.
+  dma_wr_t [NumWr-1:0] wr_here;
+
+  always_comb begin
+    for (int unsigned c = 0; c < NumWr; c++) wr_here[c] = HasWr[c] ? wr_i[c] : '0;
+  end
+
   hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
-    .clk_i, .rst_i, .wr_valid_i(wr_valid_i & HasWr), .wr_ready_o, .wr_i, .hwr_valid_o(out_valid),
+    .clk_i, .rst_i, .wr_valid_i(wr_valid_i & HasWr), .wr_ready_o, .wr_i(wr_here), .hwr_valid_o(out_valid),
     .hwr_ready_i(out_ready), .hwr_o, .held_o(wr_held)
   );
 

@@ -6,6 +6,7 @@ package hca_host_pkg;
 
   localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, RdSrq = 8, RdAtomic = 9,
                           NumRd = 10;
+  localparam int unsigned NumRdLines = RdSrq - RdLines;
   localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, WrAtomic = 4, WrMw = 5, WrLines = 6, NumWr = 7;
 
   // Those that this card has (hca_features_pkg).

@@ -119,7 +119,7 @@ module hca_ports
   mac_t                  tx, out, rx;
   logic [PortW-1:0]      tx_port, out_port, rx_port, sent_port;
   tx_round_t             tx_round, out_round;
-  rx_counts_t [NumPorts-1:0] rx_counts;
+  rx_ended_t [NumPorts-1:0] rx_ended;
   logic [NumPorts-1:0][15:0]      vl_open;
   logic [3:0]            out_vl;
   logic [NumPorts-1:0][15:0][3:0] sl2vl;
@@ -211,7 +211,7 @@ module hca_ports
     .clk_i, .sl2vl_i(sl2vl), .age_i(age), .ask_i(lane_ask_i), .age_o(lane_age_o)
   );
 
-  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters;
+  logic [NumPorts-1:0][63:0] counters;   // the row that is asked for
 
   for (genvar p = 0; p < NumPorts; p++) begin : gen_port
     localparam logic [PortW-1:0] Port = PortW'(p);
@@ -243,10 +243,11 @@ module hca_ports
       .clk_i(pclk_i[PartCounters]), .rst_i,
       .tx_beat_i(phy_tx_valid_o[p] && phy_tx_ready_i[p] && !phy_tx_o[p].link), .tx_last_i(phy_tx_o[p].last),
       .tx_len_i(phy_tx_o[p].len_bytes), .rx_beat_i(phy_rx_valid_i[p] && !phy_rx_i[p].link),
-      .rx_len_i(phy_rx_i[p].len_bytes), .rx_counts_i(rx_counts[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i && !park_i),
+      .rx_len_i(phy_rx_i[p].len_bytes), .rx_ended_i(rx_ended[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i && !park_i),
       .rxd_i(rxd_o), .rx_i(rx_strobes_i), .ack_sent_i(ack_sent_q), .ack_syndrome_i(ack_syndrome_q),
       .ack_port_i(sent_port), .cnp_sent_i(cnp_sent), .cnp_port_i(cnp_port),
-      .sniff_lost_i(sniff_lost), .sniff_port_i(one.port), .counters_o(counters[p])
+      .sniff_lost_i(sniff_lost), .sniff_port_i(one.port), .row_i(counter_req_i.word[5:1]),
+      .row_o(counters[p])
     );
 
     assign src_port[p] = Port;
@@ -257,7 +258,7 @@ module hca_ports
     .NumCounters(NumCounters)
   ) u_counter_read (
     .clk_i(pclk_i[PartCounters]), .rd_i(counter_req_i.rd), .word_i(counter_req_i.word), .rule_word_i(rule_word),
-    .data_o(counter_data_o), .counters_i(counters)
+    .data_o(counter_data_o), .rows_i(counters)
   );
 
   // The links have looked at rx_room themselves: a packet of any length of each source.
@@ -275,7 +276,7 @@ module hca_ports
     .mac_ready_o(unused_rx_ready), .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid),
     .rxd_ready_i(one_ready), .rxd_o(one), .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i,
     .buf_free_place_i, .qpc_wr_valid_i, .qpc_wr_i, .shut_i, .filling_o(rx_filling), .mad_o(mad_beat),
-    .counts_o(rx_counts)
+    .ended_o(rx_ended)
   );
 
   hca_mad_rx u_mad_rx (

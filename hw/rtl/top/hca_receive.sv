@@ -140,7 +140,7 @@ module hca_receive
   // Answers.
   input  logic [NumPorts-1:0]       ib_i,
   input  logic [NumLanes-1:0]       sl_open_i,
-  input  logic [RateGroups-1:0]     rate_open_i,
+  input  logic [NumRateGroups-1:0]     rate_open_i,
   output logic                      made_valid_o,
   output tx_made_t                  made_o,
   output logic                      txp_valid_o,

@@ -1,11 +1,12 @@
-// Keeps packets for firmware, as they come: eight of them, each of eight beats at most. Each packet on its way into the
-// receive buffer is written into the free place; the verdict with its last beat says whether it stays. One that finds
-// no place, or is longer, is lost like any datagram. Firmware reads the oldest, word by word. Never stalls.
+// Keeps packets for firmware, as they come: eight of them (four with small pools), each of eight beats at most. Each
+// packet on its way into the receive buffer is written into the free place; the verdict with its last beat says whether
+// it stays. One that finds no place, or is longer, is lost like any datagram. Firmware reads the oldest, word by word.
+// Never stalls.
 module hca_mad_rx
   import hca_pkg::*;
   import hca_mad_pkg::*;
 #(
-  parameter int unsigned Slots = 8    // power of two
+  parameter int unsigned Slots = SmallPools ? 4 : 8    // power of two
 ) (
   input  logic                        clk_i,
   input  logic                        rst_i,

@@ -36,7 +36,7 @@ module hca_rx_buf
   output logic [$clog2(DescDepth):0] descs_o,
   output logic              filling_o,   // no time for sniffers
   output logic              good_o,      // with last: the packet has a descriptor
-  output rx_counts_t [NumPorts-1:0] counts_o
+  output rx_ended_t [NumPorts-1:0] ended_o    // strobes: a packet has ended, and how
 );
 
   logic [RxBufW-1:0] start_q;      // first beat of the current packet
@@ -47,7 +47,7 @@ module hca_rx_buf
   logic              judge, intact, good, wanted, taken, icrc_ok, filling_q;
   logic              parks, parks_q, begun_q, taken_here, free_here;  // parks: the current packet
   logic [6:0]        beats_now;
-  rx_counts_t [NumPorts-1:0] counts_q;
+  rx_ended_t [NumPorts-1:0] ended_q;
   logic [PortW-1:0]  port;
   rxd_t              rxd;
 
@@ -83,15 +83,14 @@ module hca_rx_buf
   end
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      counts_q <= '0;
-    end else if (judge) begin
-      if (bad_i) counts_q[port].malformed <= counts_q[port].malformed + 1'b1;
-      else if (rxd_i.ib && !vcrc_ok_i) counts_q[port].vcrc_err <= counts_q[port].vcrc_err + 1'b1;
-      else if (!icrc_ok) counts_q[port].icrc_err <= counts_q[port].icrc_err + 1'b1;
-      else if (!parse_ok_i) counts_q[port].malformed <= counts_q[port].malformed + 1'b1;
-      else if (!good) counts_q[port].dropped <= counts_q[port].dropped + 1'b1;
-      else counts_q[port].good <= counts_q[port].good + 1'b1;
+    ended_q <= '0;
+    if (judge && !rst_i) begin
+      if (bad_i) ended_q[port].malformed <= 1'b1;
+      else if (rxd_i.ib && !vcrc_ok_i) ended_q[port].vcrc_err <= 1'b1;
+      else if (!icrc_ok) ended_q[port].icrc_err <= 1'b1;
+      else if (!parse_ok_i) ended_q[port].malformed <= 1'b1;
+      else if (!good) ended_q[port].dropped <= 1'b1;
+      else ended_q[port].good <= 1'b1;
     end
   end
 
@@ -149,7 +148,7 @@ module hca_rx_buf
     rxd.buf_beat  = parks ? RxBufW'(park_start) : start_q;
     rxd.buf_beats = beats_now;
     rxd.place     = '{parks: parks, slot: park_slot};
-    if (!intact) rxd = sniffed(rxd);
+    if (HasRaw && !intact) rxd = sniffed(rxd);   // nobody else wants what is not intact
   end
 
   hca_fifo #(
@@ -175,6 +174,6 @@ module hca_rx_buf
   assign filling_o = filling_q;
   assign used_o   = used_q + (RxBufW + 1)'(beats_q);
   assign good_o   = good;
-  assign counts_o = counts_q;
+  assign ended_o  = ended_q;
 
 endmodule

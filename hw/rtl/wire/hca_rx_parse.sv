@@ -4,6 +4,7 @@
 // GRH consistent with the length, pad consistent. Never stalls, one packet per cycle.
 module hca_rx_parse
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic        clk_i,
@@ -167,7 +168,8 @@ module hca_rx_parse
       s3_win_q      <= s2_win_q;
       s3_ext_q      <= s2_ext;
       // An XRCETH is taken out: what is behind it is as that of RC.
-      if (s2_ext.xrc) s3_win_q[8*WinBytes-1:ExtOffset] <= (8*WinBytes-ExtOffset)'(s2_win_q[8*WinBytes-1:ExtOffset+32]);
+      if (HasSrq && s2_ext.xrc)
+        s3_win_q[8*WinBytes-1:ExtOffset] <= (8*WinBytes-ExtOffset)'(s2_win_q[8*WinBytes-1:ExtOffset+32]);
       s3_win_q[7:0] <= without_masks(s2_win_q[7:0]);
       s3_len_q      <= s2_len_q;
       s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(without_data(s2_ext)));
@@ -181,7 +183,7 @@ module hca_rx_parse
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
       s3_rxd_q.smp  <= s2_vl_q == 4'(MgmtVl);   // so far: QP 0 is to come
       s3_rxd_q.port <= s2_port_q;
-      if (s2_ext.xrc) s3_rxd_q.xrcsrq <= swap24(s2_win_q[ExtOffset+8 +: 24]);
+      if (HasSrq && s2_ext.xrc) s3_rxd_q.xrcsrq <= swap24(s2_win_q[ExtOffset+8 +: 24]);
       s3_rxd_q.slid <= s2_slid_q;
       s3_rxd_q.path_bits <= s2_path_q & ((7'd1 << lmc_i[s2_port_q]) - 7'd1);  // ADDR-4
       s3_rxd_q.sl   <= s2_sl_q;
@@ -211,7 +213,8 @@ module hca_rx_parse
     return attribute != 16'(MadAttrSmInfo);
   endfunction
 
-  // Fields of the transport headers; those of a header that the packet does not have are 0.
+  // Fields of the transport headers; those of a header that the packet does not have are 0, and of one that the card
+  // is built without.
   function automatic rxd_t fields(rxd_t base, logic [8*WinBytes-1:0] w, ext_t ext);
     rxd_t d;
     logic unused_bits;
@@ -232,22 +235,22 @@ module hca_rx_parse
     if (ext.deth && d.dest_qpn == 24'(QpnMulticast)) d.kind = RxdMulticast;
     d.ack_req   = w[8*8+7];
     d.psn       = swap24(w[8*9 +: 24]);
-    reth        = ext.feth ? w[ExtOffset + 32 +: 128] : w[ExtOffset +: 128];
+    reth        = (HasAtomic && ext.feth) ? w[ExtOffset + 32 +: 128] : w[ExtOffset +: 128];
     if (ext.reth || ext.atomic) begin
       d.reth_va    = swap64(reth[63:0]);
       d.reth_rkey  = swap32(reth[95:64]);
       d.reth_bytes = ext.reth ? swap32(reth[127:96]) : 32'd8;
     end
-    if (ext.atomic) begin
+    if (HasAtomic && ext.atomic) begin
       d.swap_add = swap64(w[ExtOffset + 96 +: 64]);
       // A fetch and add without masks has one field, whatever stands there.
       if (base.masked || w[4:0] == BthRcCmpSwap[4:0]) d.compare = swap64(w[ExtOffset + 160 +: 64]);
       // Payload, whose length its receiver judges.
       d.masks = base.masked ? w[ExtOffset + 224 +: 128] : '1;
     end
-    if (ext.atomic_ack) d.swap_add = swap64(w[ExtOffset + 32 +: 64]);
-    if (ext.feth) d.swap_add = 64'(w[ExtOffset + 24 +: 8]);
-    if (ext.data8) d.swap_add = w[ExtOffset + 128 +: 64];
+    if (HasAtomic && ext.atomic_ack) d.swap_add = swap64(w[ExtOffset + 32 +: 64]);
+    if (HasAtomic && ext.feth) d.swap_add = 64'(w[ExtOffset + 24 +: 8]);
+    if (HasAtomic && ext.data8) d.swap_add = w[ExtOffset + 128 +: 64];
     if (ext.aeth) begin
       d.aeth_syndrome = w[ExtOffset +: 8];
       d.aeth_msn      = swap24(w[ExtOffset + 8 +: 24]);

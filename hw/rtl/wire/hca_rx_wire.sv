@@ -32,17 +32,15 @@ module hca_rx_wire
   input  rx_place_t         buf_free_place_i,
   output logic              filling_o,    // the buffer: no time for sniffers
   output mad_beat_t         mad_o,        // the packets on their way into the buffer, for hca_mad_rx
-  output rx_counts_t [NumPorts-1:0] counts_o
+  output rx_ended_t [NumPorts-1:0] ended_o
 );
 
   localparam int unsigned DescDepth = SmallPools ? 32 : 64;
 
-  logic        ib;
-  logic        eth_valid, eth_first, eth_last, eth_ipv6, eth_raw;
-  logic        ib_valid, ib_first, ib_last, ib_bad, ib_global;
-  logic [6:0]  eth_len, ib_len;
-  logic [PortW-1:0] eth_port, ib_port;
-  beat_t       eth_data, ib_data;
+  logic        eth_valid, eth_first, eth_last, eth_ib, eth_bad, eth_long, eth_raw;
+  logic [6:0]  eth_len;
+  logic [PortW-1:0] eth_port;
+  beat_t       eth_data;
   logic        l3_valid;
   rx_beat_t    l3_beat;
   logic [12:0] l3_len;
@@ -57,7 +55,6 @@ module hca_rx_wire
   logic        late_valid, late_last, late_bad, late_store;
   beat_t       late_data;
 
-  assign ib          = port_cfg_i[mac_port_i].ib;
   assign mac_ready_o = 1'b1;
 
   hca_eth_rx u_eth (
@@ -65,13 +62,15 @@ module hca_rx_wire
     .rst_i,
     .port_cfg_i,
     .keep_i         (keep),
-    .mac_valid_i    (mac_valid_i && !ib),
+    .mac_valid_i,
     .mac_i,
     .mac_port_i,
     .out_valid_o    (eth_valid),
     .out_first_o    (eth_first),
     .out_last_o     (eth_last),
-    .out_ipv6_o     (eth_ipv6),
+    .out_ib_o       (eth_ib),
+    .out_bad_o      (eth_bad),
+    .out_long_o     (eth_long),
     .out_raw_o      (eth_raw),
     .out_port_o     (eth_port),
     .out_len_bytes_o(eth_len),
@@ -80,37 +79,19 @@ module hca_rx_wire
     .out_frame_o    (eth_frame)
   );
 
-  hca_ib_rx u_ib (
-    .clk_i,
-    .rst_i,
-    .port_cfg_i,
-    .mac_valid_i    (mac_valid_i && ib),
-    .mac_i,
-    .mac_port_i,
-    .out_valid_o    (ib_valid),
-    .out_first_o    (ib_first),
-    .out_last_o     (ib_last),
-    .out_bad_o      (ib_bad),
-    .out_global_o   (ib_global),
-    .out_port_o     (ib_port),
-    .out_len_bytes_o(ib_len),
-    .out_data_o     (ib_data)
-  );
-
-  // Never both in one cycle.
   hca_rx_l3 u_l3 (
     .clk_i,
     .rst_i,
-    .ib_i          (ib_valid),
-    .in_valid_i    (ib_valid || eth_valid),
-    .in_port_i     (ib_valid ? ib_port : eth_port),
-    .in_first_i    (ib_valid ? ib_first : eth_first),
-    .in_last_i     (ib_valid ? ib_last : eth_last),
-    .in_bad_i      (ib_valid && ib_bad),
-    .in_raw_i      (!ib_valid && eth_raw),
-    .in_long_i     (ib_valid ? ib_global : eth_ipv6),
-    .in_len_bytes_i(ib_valid ? ib_len : eth_len),
-    .in_data_i     (ib_valid ? ib_data : eth_data),
+    .ib_i          (eth_ib),
+    .in_valid_i    (eth_valid),
+    .in_port_i     (eth_port),
+    .in_first_i    (eth_first),
+    .in_last_i     (eth_last),
+    .in_bad_i      (eth_bad),
+    .in_raw_i      (eth_raw),
+    .in_long_i     (eth_long),
+    .in_len_bytes_i(eth_len),
+    .in_data_i     (eth_data),
     .in_keep_i     (eth_keep),
     .in_frame_i    (eth_frame),
     .out_valid_o   (l3_valid),
@@ -298,7 +279,7 @@ module hca_rx_wire
     .descs_o   (buf_descs),
     .filling_o,
     .good_o    (good),
-    .counts_o
+    .ended_o
   );
 
   assign mad_o = '{valid: late_valid, store: late_store, last: late_last,

@@ -5,6 +5,7 @@
 // of these writes is ever stalled. Never sees payload.
 module hca_tx_hdr
   import hca_pkg::*;
+  import hca_features_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic                      clk_i,
@@ -181,7 +182,7 @@ module hca_tx_hdr
   assign s2_ready = !s2_valid_q || s3_ready;
   assign s1_ready = !s1_valid_q || s2_ready;
 
-  assign pick            = ack_valid_i ? ack_i : txp_i;
+  assign pick            = txp_built(ack_valid_i ? ack_i : txp_i);
   assign ack_ready_o     = s1_ready;
   assign txp_ready_o     = s1_ready && !ack_valid_i;
   assign accept          = s1_ready && (ack_valid_i || txp_valid_i);
@@ -210,7 +211,7 @@ module hca_tx_hdr
   always_ff @(posedge clk_i) begin
     if (accept) begin
       s1_txp_q <= pick;
-      s1_ext_q <= ack_valid_i ? ext_of(ack_i.opcode) : ext_of(txp_i.opcode);
+      s1_ext_q <= ext_built(ack_valid_i ? ext_of(ack_i.opcode) : ext_of(txp_i.opcode));
     end
   end
 

@@ -1,7 +1,8 @@
 // Packs headers and payload pieces of a packet into a gapless stream of 64-byte beats, pads the end to a
 // multiple of four with zeros, but for frames. One chunk (headers up to 63 bytes, or a payload piece) per cycle: one
 // rotator, one carry register. The last beat of a packet may leave while the next packet's first bytes come
-// in. Takes `pay` only after the headers of its packet. Latency two cycles. Bytes past the end are zero.
+// in. Takes `pay` only after the headers of its packet. Latency two cycles. Bytes past the end are zero. A packet of
+// firmware (`mad`), whole beats, goes between two others, and before the next one: they are few.
 module hca_tx_pack
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -15,6 +16,9 @@ module hca_tx_pack
   input  logic     pay_valid_i,
   output logic     pay_ready_o,
   input  pay_t     pay_i,
+  input  logic     mad_valid_i,
+  output logic     mad_ready_o,
+  input  tx_beat_t mad_i,
   output logic     out_valid_o,
   input  logic     out_ready_i,
   output tx_beat_t out_o
@@ -23,7 +27,8 @@ module hca_tx_pack
   typedef enum logic [1:0] {
     StHead = 2'd0,   // the headers, or their first part
     StMore = 2'd1,   // the rest of the headers
-    StPay  = 2'd2
+    StPay  = 2'd2,
+    StMad  = 2'd3    // behind its first beat
   } state_e;
 
   localparam logic [6:0] FirstChunk = 7'd48;
@@ -47,11 +52,12 @@ module hca_tx_pack
   logic [6:0] chunk_len;
   logic [5:0] chunk_turn;         // from its lanes to its place
   beat_t      chunk_data;
-  logic       chunk_take, hdr_two;
+  logic       chunk_take, hdr_two, mad;
 
   // Headers that fill a beat go in two chunks. The first must not fill one, or it would have to wait for
   // the flush of the packet before.
   assign hdr_two = hdr_i.len_bytes >= 7'd64;
+  assign mad     = state_q == StMad || (state_q == StHead && mad_valid_i);
 
   always_comb begin
     chunk_valid = hdr_valid_i;
@@ -78,7 +84,7 @@ module hca_tx_pack
         chunk_data = 512'(hdr_i.bytes[8*HdrBytes-1:8*FirstChunk]);
         state_d    = hdr_i.has_payload ? StPay : StHead;
       end
-      default: begin
+      StPay: begin
         chunk_valid = pay_valid_i;
         chunk_final = pay_i.last;
         chunk_len   = pay_i.len_bytes;
@@ -86,7 +92,15 @@ module hca_tx_pack
         chunk_data  = pay_i.data;
         if (pay_i.last) state_d = StHead;
       end
+      default: ;
     endcase
+    if (mad) begin   // its beats are full, but for the last one
+      chunk_valid = mad_valid_i;
+      chunk_final = mad_i.last;
+      chunk_len   = mad_i.len_bytes;
+      chunk_data  = mad_i.data;
+      state_d     = mad_i.last ? StHead : StMad;
+    end
   end
 
   // Stage A: rotate the chunk to its place.
@@ -101,7 +115,8 @@ module hca_tx_pack
 
   assign chunk_off   = chunk_first ? 6'd0 : pos_q;
   assign chunk_take  = chunk_valid && a_ready;
-  assign hdr_ready_o = a_ready && ((state_q == StMore) || (state_q == StHead && !hdr_two));
+  assign hdr_ready_o = a_ready && ((state_q == StMore) || (state_q == StHead && !mad_valid_i && !hdr_two));
+  assign mad_ready_o = a_ready && mad;
   assign pay_ready_o = a_ready && (state_q == StPay);
 
   // Stage B: merge with the carry. A packet's last beat that did not fit is flushed in the next cycle; the
@@ -153,10 +168,9 @@ module hca_tx_pack
       a_off_q   <= chunk_off;
       a_stop_q  <= 7'(chunk_off) + chunk_len;
       a_data_q  <= rotate_up(chunk_data, chunk_turn);
-      if (chunk_first) a_l3_q <= hdr_i.l3;
-      if (chunk_first) a_csum_q <= hdr_i.csum;
-      if (chunk_first) a_round_q <= hdr_i.round;
-      if (chunk_first) a_port_q <= hdr_i.port;
+      if (chunk_first) {a_l3_q, a_csum_q, a_round_q, a_port_q} <=
+                         mad ? {mad_i.l3, mad_i.csum, mad_i.round, mad_i.port}
+                             : {hdr_i.l3, hdr_i.csum, hdr_i.round, hdr_i.port};
     end
     if (out_free && flush_q) begin
       out_q.last      <= 1'b1;

@@ -1,6 +1,6 @@
 // Transmit side of the wire: packet descriptors and payload in, frames with valid CRCs out, in both
 // personalities. Order of packets is the order in which descriptors were taken; `ack` goes first, packet by
-// packet; packets of an InfiniBand port and of an Ethernet port may change places behind their ICRC. `mac` may stall.
+// packet. `mac` may stall.
 // Latency of an empty pipeline and rates: README.md.
 module hca_tx_wire
   import hca_pkg::*;
@@ -49,13 +49,10 @@ module hca_tx_wire
   tx_eth_t    hdr_eth, eth;
   logic       beat_valid, beat_ready;
   tx_beat_t   beat;
-  logic       pack_held_q, mad_held_q, mad_turn;
   logic       crc_valid, crc_ready, crc_ib, crc_raw;
   mac_t       crc_beat;
-  logic [PortW-1:0] crc_port, eth_port;
-  tx_round_t  crc_round, eth_round;
-  logic       eth_out_valid, eth_out_ready, eth_in_ready, ib_ready;
-  mac_t       eth_out;
+  logic [PortW-1:0] crc_port;
+  tx_round_t  crc_round;
   logic       eth_head_valid, eth_head_ready;
 
   hca_tx_hdr u_hdr (
@@ -115,24 +112,13 @@ module hca_tx_wire
     .pay_valid_i,
     .pay_ready_o,
     .pay_i,
+    .mad_valid_i,
+    .mad_ready_o,
+    .mad_i,
     .out_valid_o(beat_valid),
-    .out_ready_i(beat_ready && !mad_turn),
+    .out_ready_i(beat_ready),
     .out_o      (beat)
   );
-
-  // A packet of firmware goes between two others, and before the next one: they are few.
-  assign mad_turn    = mad_held_q || (mad_valid_i && !pack_held_q);
-  assign mad_ready_o = mad_turn && beat_ready;
-
-  always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      pack_held_q <= 1'b0;
-      mad_held_q  <= 1'b0;
-    end else begin
-      if (!mad_turn && beat_valid) pack_held_q <= !(beat_ready && beat.last);
-      if (mad_turn && mad_valid_i) mad_held_q <= !(beat_ready && mad_i.last);
-    end
-  end
 
   logic     sum_valid, sum_ready;
   tx_beat_t sum_beat;
@@ -141,17 +127,17 @@ module hca_tx_wire
     hca_tx_csum u_csum (
       .clk_i,
       .rst_i,
-      .in_valid_i (mad_turn ? mad_valid_i : beat_valid),
+      .in_valid_i (beat_valid),
       .in_ready_o (beat_ready),
-      .in_i       (mad_turn ? mad_i : beat),
+      .in_i       (beat),
       .out_valid_o(sum_valid),
       .out_ready_i(sum_ready),
       .out_o      (sum_beat)
     );
   end else begin : gen_no_csum
-    assign sum_valid  = mad_turn ? mad_valid_i : beat_valid;
+    assign sum_valid  = beat_valid;
     assign beat_ready = sum_ready;
-    assign sum_beat   = mad_turn ? mad_i : beat;
+    assign sum_beat   = beat;
   end
 
   hca_crc_tx u_crc (
@@ -169,8 +155,6 @@ module hca_tx_wire
     .out_round_o(crc_round)
   );
 
-  assign crc_ready = crc_ib ? ib_ready : eth_in_ready;
-
   hca_eth_tx u_eth (
     .clk_i,
     .rst_i,
@@ -178,39 +162,18 @@ module hca_tx_wire
     .eth_valid_i(eth_head_valid),
     .eth_ready_o(eth_head_ready),
     .eth_i      (eth),
-    .in_valid_i (crc_valid && !crc_ib),
-    .in_ready_o (eth_in_ready),
+    .in_valid_i (crc_valid),
+    .in_ready_o (crc_ready),
     .in_i       (crc_beat),
+    .in_ib_i    (crc_ib),
     .in_raw_i   (crc_raw),
     .in_port_i  (crc_port),
     .in_round_i (crc_round),
-    .out_valid_o(eth_out_valid),
-    .out_ready_i(eth_out_ready),
-    .out_o      (eth_out),
-    .out_port_o (eth_port),
-    .out_round_o(eth_round)
-  );
-
-  mac_t merged [2];
-
-  assign merged[0] = eth_out;
-  assign merged[1] = crc_beat;
-
-  hca_mac_merge #(
-    .N    (2),
-    .SideW(PortW + $bits(tx_round_t))
-  ) u_merge (
-    .clk_i,
-    .rst_i,
-    .valid_i    ({crc_valid && crc_ib, eth_out_valid}),
-    .ready_o    ({ib_ready, eth_out_ready}),
-    .mac_i      (merged),
-    .side_i     ({crc_port, crc_round, eth_port, eth_round}),
-    .hold_i     ('0),
     .out_valid_o(mac_valid_o),
     .out_ready_i(mac_ready_i),
     .out_o      (mac_o),
-    .out_side_o ({mac_port_o, mac_round_o})
+    .out_port_o (mac_port_o),
+    .out_round_o(mac_round_o)
   );
 
 endmodule

@@ -109,6 +109,13 @@ package hca_wire_pkg;
     logic cnp;   // the 16 reserved bytes of a CNP, all zero
   } ext_t;
 
+  // Those that packets of this card may have. (A peer's may have others, and are refused by their opcode.)
+  function automatic ext_t ext_built(ext_t ext);
+    ext_built = ext;
+    if (!hca_features_pkg::HasAtomic) {ext_built.feth, ext_built.data8, ext_built.atomic, ext_built.atomic_ack} = '0;
+    if (!hca_features_pkg::HasSrq) ext_built.xrc = 1'b0;
+  endfunction
+
   function automatic ext_t ext_of(logic [7:0] opcode);
     ext_t ext;
     ext = '0;

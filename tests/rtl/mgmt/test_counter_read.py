@@ -29,17 +29,17 @@ async def both_words_are_of_one_moment(dut):
     """Though the counter moves between the two reads, at any distance; what is not there is 0."""
     bench = Bench(dut, 1)
     await bench.start()
-    ports = len(dut.counters_i) // (64 * COUNTERS)
+    ports = len(dut.rows_i) // 64
     for _ in range(500):
         port, index = bench.rng.randrange(PORTS), bench.rng.randrange(32)
         value = bench.rng.choice([bench.rng.getrandbits(64), bench.rng.getrandbits(31) << 32 | M32])
-        values = [bench.rng.getrandbits(64) for _ in range(COUNTERS * ports)]
+        values = [bench.rng.getrandbits(64) for _ in range(ports)]
         there = index < COUNTERS and port < ports
         if there:
-            values[COUNTERS * port + index] = value
-        bench.set("counters_i", sum(v << 64 * n for n, v in enumerate(values)))
+            values[port] = value
+        bench.set("rows_i", sum(v << 64 * n for n, v in enumerate(values)))
         low = await read(bench, port, index, 0)
-        bench.set("counters_i", sum(((v + 1) % (1 << 64)) << 64 * n for n, v in enumerate(values)))
+        bench.set("rows_i", sum(((v + 1) % (1 << 64)) << 64 * n for n, v in enumerate(values)))
         for _ in range(bench.rng.randrange(3)):
             await bench.step()
         high = await read(bench, port, index, 1)

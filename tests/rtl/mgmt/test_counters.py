@@ -18,6 +18,9 @@ STROBES = {"pkey_viol": "pkey_violations", "qkey_viol": "qkey_violations", "bad_
            "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets",
            "marked": "np_ecn_marked_roce_packets", "cnp": "rp_cnp_handled",
            "qp1_drop": "qp1_drops", "stray": "stray_packets", "dry": "datagrams_without_receive"}
+ENDS = {"good": "rx_packets", "icrc_err": "rx_crc_errors", "vcrc_err": "rx_crc_errors",
+        "dropped": "rx_buffer_drops", "malformed": "rx_drops"}
+TURNS = 32
 RNR, NAK, SEQUENCE = 0x20, 0x60, 0x60
 
 
@@ -67,10 +70,23 @@ def draw(bench, port, ports):
     bench.set("rxd_i", struct("rxd_t").random(rng, port=at, opcode=opcode, aeth_syndrome=syndromes[1]))
     if strobe("rxd_take_i", at == port and opcode == Op.RC_ACKNOWLEDGE):
         adds.update(kinds_of(syndromes[1], "received"))
+    ends = rng.choice([None, *ENDS])
+    bench.set("rx_ended_i", struct("rx_ended_t").pack(**{ends: 1} if ends else {}))
+    adds.update([ENDS[ends]] if ends else [])
     found, at = {name: rng.randrange(2) for name in STROBES}, place()
     bench.set("rx_i", struct("rx_strobes_t").pack(port=at, **found))
     adds.update(STROBES[name] for name, on in found.items() if on and at == port)
     return adds
+
+
+async def rows(bench):
+    """All counters, by name."""
+    found = {}
+    for name, index in NAMES.items():
+        bench.set("row_i", index)
+        await bench.step()
+        found[name] = bench.get("row_o")
+    return found
 
 
 @cocotb.test()
@@ -78,24 +94,40 @@ async def every_counter(dut):
     """KEY-14, KEY-23: violations among them; strobes of the other port count for nothing, several in a cycle all do."""
     bench = Bench(dut, 3)
     await bench.start()
+    await bench.step(TURNS + 1)
     port, total = int(dut.Port.value), Counter()
     for _ in range(60):
         for _ in range(40):
             total.update(draw(bench, port, 2))
             await bench.step()
         for name in ("tx_beat_i", "rx_beat_i", "ack_sent_i", "cnp_sent_i", "sniff_lost_i", "rxd_take_i",
-                     "rx_i"):
+                     "rx_i", "rx_ended_i"):
             bench.set(name, 0)
-        counts = struct("rx_counts_t")
-        values = {name: bench.rng.getrandbits(32) for name in ("good", "icrc_err", "vcrc_err", "malformed", "dropped")}
-        bench.set("rx_counts_i", counts.pack(**values))
-        await bench.step(2)
-        expected = {name: total[name] for name in NAMES}
-        expected.update(rx_packets=values["good"], rx_crc_errors=values["icrc_err"] + values["vcrc_err"],
-                        rx_buffer_drops=values["dropped"], rx_drops=values["malformed"])
-        found = {name: bench.get("counters_o", 64 * index, 64) for name, index in NAMES.items()}
-        assert found == expected
-    assert all(total[name] for name in NAMES if not name.startswith("rx_") or name == "rx_bytes")
+        await bench.step(TURNS + 2)
+        assert await rows(bench) == {name: total[name] for name in NAMES}
+    assert all(total[name] for name in NAMES)
+
+
+@cocotb.test()
+async def all_at_once(dut):
+    """Everything in every cycle, for many turns: none is lost, and a read is at most a turn of all behind."""
+    bench = Bench(dut, 4)
+    await bench.start()
+    await bench.step(TURNS + 1)
+    bench.set("tx_len_i", 64)
+    bench.set("tx_beat_i", 1)
+    bench.set("tx_last_i", 1)
+    bench.set("rx_ended_i", struct("rx_ended_t").pack(good=1))
+    for begun in range(1, 300):
+        await bench.step()
+        bench.set("row_i", NAMES["tx_bytes"])
+        await bench.step()
+        assert 0 <= 2 * begun - bench.get("row_o") // 64 <= TURNS + 2
+    for name in ("tx_beat_i", "rx_ended_i"):
+        bench.set(name, 0)
+    await bench.step(TURNS + 2)
+    found = await rows(bench)
+    assert found["tx_bytes"] == 64 * found["tx_packets"] and found["rx_packets"] == found["tx_packets"]
 
 
 @pytest.mark.parametrize("port", (0, 1))

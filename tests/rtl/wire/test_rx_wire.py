@@ -11,7 +11,7 @@ from common import ROOT, Bench, Sink, Source, simulate, struct
 from wire_ref import AGENT, GSI, KNOWN, MASKED, SMI, beats_of, frame_of, icrc, parse, pcap_frames, random_packet, vcrc
 
 MAD = struct("mad_beat_t")
-MAC, RXD, PORT, COUNTS = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t"), struct("rx_counts_t")
+MAC, RXD, PORT, ENDED = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t"), struct("rx_ended_t")
 PLACE, QPC, QPC_WR = struct("rx_place_t"), struct("qpc_t"), struct("qpc_wr_t")
 LINES = 1024
 ME = dict(mac=bytes.fromhex("02c0ffee0203"), lid=0x2340)
@@ -67,6 +67,25 @@ class Reader:
             self.current = None
 
 
+class Ended:
+    """How packets have ended, by port: the strobes counted."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.counts = [dict.fromkeys(COUNTERS, 0) for _ in range(2)]
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to drive."""
+
+    def sample(self):
+        for port, counts in enumerate(self.counts):
+            ended = self.bench.get("ended_o", ENDED.width * port, ENDED.width)
+            if ended:
+                for name, strobe in ENDED.unpack(ended).items():
+                    counts[name] += strobe
+
+
 class Rx:
     """Bench; `frames` go in, descriptors are compared with what Python parses from the good ones. `ib`: personality
     of both ports, or one for each."""
@@ -80,6 +99,7 @@ class Rx:
         self.reader = Reader(self.bench, read_rate)
         self.sink = Sink(self.bench, "rxd", rate=sink_rate,
                          on_word=lambda word: self.reader.queue.append(RXD.unpack(word)))
+        self.ended = Ended(self.bench)
         self.expected = []
         self.lmc = [0, 0]
         self.count = dict.fromkeys(COUNTERS, 0)
@@ -125,7 +145,7 @@ class Rx:
         return frame_of(p)
 
     def counters(self, port=0):
-        return COUNTS.unpack(self.bench.get("counts_o", COUNTS.width * port, COUNTS.width))
+        return self.ended.counts[port]
 
     async def finish(self, limit=100000):
         await self.bench.until(self.mac.idle, limit=limit, what="frames accepted")

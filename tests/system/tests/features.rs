@@ -5,12 +5,13 @@ mod common;
 
 use common::forge::{self, Forged};
 use common::{BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE, Pair};
-use hca_abi::{AtomicCap, device_cap, feature};
+use hca_abi::{AtomicCap, VL_ARB_ENTRIES, VL_ARB_ENTRIES_LEAST, device_cap, feature};
 use hca_cosim::FEATURES;
 use hca_link::LinkKind;
 use hca_system_tests::{RigConfig, path};
 use hca_verbs::{
-    Access, Congestion, Error, Mtu, MwType, QpOptions, QpState, SendFlags, SendOp, Service, WcStatus, WrData,
+    Access, Congestion, Error, LinkConfig, LinkPolicy, Mtu, MwType, QpOptions, QpState, SendFlags, SendOp,
+    Service, VlArbTable, VlWeight, WcStatus, WrData,
 };
 use hca_wire::{ExtHeaders, Opcode, atomic_eth, feth, ieth, reth};
 
@@ -77,7 +78,7 @@ fn the_card_says_what_it_is_built_with() {
 
 /// A call succeeds, or firmware says that there is no such thing.
 #[track_caller]
-fn is_served<T>(bits: u8, what: &str, made: Result<T, Error>) {
+fn is_served<T>(bits: u16, what: &str, made: Result<T, Error>) {
     match made {
         Ok(_) => assert!(has(bits), "{what} although the card is built without it"),
         Err(error) => {
@@ -117,6 +118,40 @@ fn calls_are_refused() {
         node.context.set_congestion(1, Some(&congestion)),
     );
     pair.check_memory("after all calls");
+}
+
+/// VL-12: tables are as long as the card has them, and the policy is one that it has. What is refused changes nothing.
+#[test]
+fn arbitration_is_what_the_card_has() {
+    let pair = pair(4, LinkKind::InfiniBand);
+    let context = &pair.rig.nodes[0].context;
+    let policy = LinkConfig::new().policy(LinkPolicy::RoundQuantum);
+    is_served(
+        feature::ARBITRATION,
+        "policy round-quantum",
+        context.link_config(1, &policy),
+    );
+    let entries: Vec<_> = (0..VL_ARB_ENTRIES)
+        .map(|n| VlWeight {
+            vl: (n % 8) as u8,
+            weight: n as u8 + 1,
+        })
+        .collect();
+    for table in [VlArbTable::High, VlArbTable::Low] {
+        let few = &entries[..VL_ARB_ENTRIES_LEAST as usize];
+        context.set_vl_arb(1, table, few).unwrap();
+        let all = context.set_vl_arb(1, table, &entries);
+        if has(feature::ARBITRATION) {
+            all.unwrap();
+        } else {
+            let error = all.unwrap_err();
+            assert_eq!(error.errno(), libc::EINVAL);
+            assert!(error.to_string().contains("16 entries"), "{error}");
+        }
+        let there = context.vl_arb(1, table).unwrap();
+        assert_eq!(there, if has(feature::ARBITRATION) { &entries } else { few });
+    }
+    pair.check_memory("after all tables");
 }
 
 /// Work requests that the card has no unit for end with an error of their own QP, and with nothing else.
