@@ -425,14 +425,14 @@ mod tests {
         let mut slots = [0; 128];
         slots[64..].copy_from_slice(slot.as_bytes());
         result.set_on_core(true);
-        result.set_hardware(0x0001_000a);
+        result.set_hardware(0x0100_010a);
         result.set_next(NONE);
         result.set_slots(slots);
         let said = text(3, &result);
         for part in [
             "slot 0: empty, runs",
             "slot 1: refused",
-            "hardware 1 with 1024 lines",
+            "hardware 1 with 1024 lines, without RAW",
         ] {
             assert!(said.contains(part), "{said}");
         }
