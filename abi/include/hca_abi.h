@@ -112,7 +112,7 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_WC_SL_ROCE_IPV4 0xau
 /* Groups of QPs with a rate (`rate_group`), number 0 included, which has none. */
 #define HCA_RATE_GROUPS 0x20u
-/* ... of a card without the feature CONGESTION. */
+/* ... of a card without the feature CONGESTION, for four functions or fewer. */
 #define HCA_RATE_GROUPS_LEAST 0x8u
 /* Longest rate_interval: 7.8 Mbit/s at 250 MHz. */
 #define HCA_MAX_RATE_INTERVAL 0xffffffu

@@ -316,7 +316,8 @@ abi_flags! {
     feature: u16, Hardware {
         /// Raw QPs: rules for frames, receive side scaling, sniffers, checksums of IP.
         RAW = 0,
-        /// Congestion control, rates that a QP is held to, and RATE_GROUPS groups; without it RATE_GROUPS_LEAST.
+        /// Congestion control, rates that a QP is held to, and RATE_GROUPS groups of static rates; for
+        /// four functions or fewer there are RATE_GROUPS_LEAST without it.
         CONGESTION = 1,
         /// Shared receive queues, and XRC, which needs them.
         SRQ = 2,

@@ -3,10 +3,10 @@
 //! the destination, not to the QP (RATE-4), and a paced QP into a group of its own (RATE-6). Functions do not share
 //! groups: one would slow the other down.
 
-use crate::Quotas;
 use crate::features::has;
 use crate::pool::Shares;
 use crate::table::Table;
+use crate::{NUM_FUNCS, Quotas};
 use hca_abi::{MAX_RATE_INTERVAL, RATE_GROUPS, RATE_GROUPS_LEAST, StaticRate, feature};
 use hca_agents::divide;
 
@@ -16,8 +16,8 @@ pub(crate) const PORT_KBPS: u32 = 100_000_000;
 const INTERVAL_KBPS: u64 = 250_000 * 8 * 65_536;
 /// The slowest rate that there is, rounded up to whole Mbit/s.
 pub(crate) const MIN_KBPS: u32 = (INTERVAL_KBPS / MAX_RATE_INTERVAL as u64).next_multiple_of(1000) as u32;
-/// Those of this card.
-pub(crate) const GROUPS: u32 = if has(feature::CONGESTION) {
+/// Those of this card: two of each function at least.
+pub(crate) const GROUPS: u32 = if has(feature::CONGESTION) || NUM_FUNCS > 4 {
     RATE_GROUPS
 } else {
     RATE_GROUPS_LEAST

@@ -65,7 +65,8 @@ localparam int unsigned WcSlRoceIpv6 = 32'h9;
 localparam int unsigned WcSlRoceIpv4 = 32'ha;  // cqe.sl: the datagram came behind an IPv4 header.
 // Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
 localparam int unsigned RateGroups = 32'h20;
-localparam int unsigned RateGroupsLeast = 32'h8;  // ... of a card without the feature CONGESTION.
+// ... of a card without the feature CONGESTION, for four functions or fewer.
+localparam int unsigned RateGroupsLeast = 32'h8;
 localparam int unsigned MaxRateInterval = 32'hffffff;  // Longest rate_interval: 7.8 Mbit/s at 250 MHz.
 localparam int unsigned GroupRows = 32'h200;  // Rows of the table GROUP.
 // The first of them are heads: row p of QP1 of port p (from 0), row GROUP_SMI_HEADS + p of its QP0, row
@@ -626,7 +627,8 @@ localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Ke
 // `HCA_VSIM_FEATURES`.
 // Raw QPs: rules for frames, receive side scaling, sniffers, checksums of IP.
 localparam logic [15:0] FeatureRaw = 16'h1;
-// Congestion control, rates that a QP is held to, and RATE_GROUPS groups; without it RATE_GROUPS_LEAST.
+// Congestion control, rates that a QP is held to, and RATE_GROUPS groups of static rates; for four
+// functions or fewer there are RATE_GROUPS_LEAST without it.
 localparam logic [15:0] FeatureCongestion = 16'h2;
 localparam logic [15:0] FeatureSrq = 16'h4;  // Shared receive queues, and XRC, which needs them.
 // Work requests that change keys: windows, fast registration, invalidation.

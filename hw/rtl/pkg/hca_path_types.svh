@@ -1,7 +1,8 @@
 // Part of hca_pkg: how packets of a QP leave, and what was made of them.
 
-  // Static rates that there may be at a time.
-  localparam int unsigned NumRateGroups = ((CardFeatures & FeatureCongestion) != '0) ? RateGroups : RateGroupsLeast;
+  // Static rates that there may be at a time: two of each function at least.
+  localparam bit ManyRates = (CardFeatures & FeatureCongestion) != '0 || NumFuncs > 4;
+  localparam int unsigned NumRateGroups = ManyRates ? RateGroups : RateGroupsLeast;
   localparam int unsigned RateGroupW = $clog2(NumRateGroups);
 
   // How packets of a QP leave: what gates need to know.
