@@ -160,8 +160,9 @@ test-model: setup ## system tests on cards without gates (a minute, once they ar
 # Everything that a card may be built without is left out (decision 0081). Its build lies beside the usual one.
 test-least: setup ## the least card: what it refuses, and what every card has (a quarter of an hour)
 	HCA_VSIM_FEATURES=none HCA_VSIM_POOLS=small HCA_VSIM_FUNCS=4 CARGO_TARGET_DIR=target/least \
-	  cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),$(addprefix --test ,features transfer data_path datagrams unreliable errors naks \
-	  wrap fence loopback parity vpi lanes rates groups management push generations liveness))
+	  cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),$(addprefix --test ,features \
+	  transfer data_path datagrams unreliable errors naks wrap fence loopback parity vpi \
+	  lanes rates groups management push generations liveness))
 
 test-without-rtl: built ## hca builds and works without Verilator and a C++ compiler (half a minute)
 	scripts/test-without-rtl.sh

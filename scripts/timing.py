@@ -1,6 +1,6 @@
 """Worst paths of every block of the card, estimated by open synthesis for UltraScale+ (docs/timing.md).
 
-usage: scripts/timing.py [--check] [--paths N] [--accept] [--publish] [BLOCK ...]       (no name: every block, minutes)
+usage: scripts/timing.py [--check] [--parts] [--least] [--paths N] [--accept] [--publish] [BLOCK ...]   (none: all)
 Prints a table and writes target/timing/timing.json. Exit code 1 if a block is over its budget (hw/timing.toml).
 """
 
@@ -133,21 +133,26 @@ def accepted(text: str, rows: list[dict], budgets: Budgets) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only the blocks that CI looks at")
+    parser.add_argument("--parts", action="store_true", help="only the blocks that no other one has in it")
+    parser.add_argument("--least", action="store_true", help="of the least card (as make area ARGS=--least)")
     parser.add_argument("--paths", type=int, default=0, metavar="N", help="print N paths with different starts of each")
     parser.add_argument("--accept", action="store_true", help="write what was measured as ceilings to hw/timing.toml")
     parser.add_argument("--publish", action="store_true", help="write the table into docs/timing.md")
     parser.add_argument("blocks", nargs="*", metavar="BLOCK", help="modules, cells among them")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.least and (args.publish or args.accept):
+        parser.error("--least: the page and the ceilings are the whole card's")
+    return args
 
 
 def main() -> None:
     args = arguments()
     text = BUDGETS.read_text()
     budgets = Budgets.read(text)
-    design = hierarchy.elaborate_for(args.blocks)
+    design = hierarchy.elaborate_for(args.blocks, hierarchy.LEAST if args.least else hierarchy.DEFINES)
     try:
         wanted = args.blocks or (budgets.check if args.check else ())
-        blocks = design.named(wanted) if wanted else design.blocks()
+        blocks = design.named(wanted) if wanted else list(design.parts()) if args.parts else design.blocks()
     except ValueError as error:
         sys.exit(f"timing: {error}")
     sizes = {mapping.job_of(design, block): design.weight(block) for block in blocks}

@@ -113,7 +113,7 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 /* Groups of QPs with a rate (`rate_group`), number 0 included, which has none. */
 #define HCA_RATE_GROUPS 0x20u
 /* ... of a card without the feature CONGESTION, for four functions or fewer. */
-#define HCA_RATE_GROUPS_LEAST 0x8u
+#define HCA_RATE_GROUPS_LEAST 0x10u
 /* Longest rate_interval: 7.8 Mbit/s at 250 MHz. */
 #define HCA_MAX_RATE_INTERVAL 0xffffffu
 /* Rows of the table GROUP. */

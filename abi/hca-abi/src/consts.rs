@@ -93,7 +93,7 @@ abi_consts! {
         /// Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
         RATE_GROUPS = 32,
         /// ... of a card without the feature CONGESTION, for four functions or fewer.
-        RATE_GROUPS_LEAST = 8,
+        RATE_GROUPS_LEAST = 16,
         /// Longest rate_interval: 7.8 Mbit/s at 250 MHz.
         MAX_RATE_INTERVAL = 0xff_ffff,
     }

@@ -66,7 +66,7 @@ localparam int unsigned WcSlRoceIpv4 = 32'ha;  // cqe.sl: the datagram came behi
 // Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
 localparam int unsigned RateGroups = 32'h20;
 // ... of a card without the feature CONGESTION, for four functions or fewer.
-localparam int unsigned RateGroupsLeast = 32'h8;
+localparam int unsigned RateGroupsLeast = 32'h10;
 localparam int unsigned MaxRateInterval = 32'hffffff;  // Longest rate_interval: 7.8 Mbit/s at 250 MHz.
 localparam int unsigned GroupRows = 32'h200;  // Rows of the table GROUP.
 // The first of them are heads: row p of QP1 of port p (from 0), row GROUP_SMI_HEADS + p of its QP0, row

@@ -22,12 +22,12 @@ module hca_cq_events
 
   localparam int unsigned CountW = $clog2(NumCqs) + 1;
 
-  logic              add_q, set_ready, new_valid, parked_valid, parked_turn_q, again, load;
+  logic              add_q, set_ready, new_valid, parked_valid, parked_turn_q, left_q, again, load;
   logic [CqW-1:0]    add_cqn_q, new_cqn, parked_cqn;
-  logic [CountW-1:0] parked, tries_q;
+  logic [CountW-1:0] parked, tries_q;   // left_q: not 0
 
   assign add_ready_o = !add_q;
-  assign again       = parked_turn_q && tries_q != '0;
+  assign again       = parked_turn_q && left_q;
   assign load        = !valid_o && (parked_turn_q ? again && parked_valid : new_valid);
 
   hca_work_set #(
@@ -62,15 +62,16 @@ module hca_cq_events
     if (rst_i) begin
       add_q         <= 1'b0;
       tries_q       <= '0;
+      left_q        <= 1'b0;
       valid_o       <= 1'b0;
       parked_turn_q <= 1'b0;
     end else begin
       add_q   <= add_i || (add_q && !set_ready);
-      if (room_i) tries_q <= parked;
-      else if (!valid_o && again && parked_valid) tries_q <= tries_q - 1'b1;
+      if (room_i) {tries_q, left_q} <= {parked, parked != '0};
+      else if (!valid_o && again && parked_valid) {tries_q, left_q} <= {tries_q - 1'b1, tries_q != CountW'(1)};
       valid_o <= load || (valid_o && !ready_i);
       // At rest it stands: a card in which something runs in vain does not sleep.
-      if (!valid_o && (new_valid || (parked_valid && tries_q != '0))) parked_turn_q <= !parked_turn_q;
+      if (!valid_o && (new_valid || (parked_valid && left_q))) parked_turn_q <= !parked_turn_q;
     end
     if (add_ready_o) add_cqn_q <= add_cqn_i;
     if (!valid_o) cqn_o <= parked_turn_q ? parked_cqn : new_cqn;

@@ -1,8 +1,9 @@
 // Schedules what the responder sends: READ responses packet by packet and answers of atomics, round robin over QPs, and
 // one cumulative ACK per QP behind them. Per QP up to 16 such jobs (hca_resp_list) and one pending ACK: `rsp` is ready
 // again soon, whatever the transmit side does. 3 cycles per READ packet, which is made in the one behind them, while
-// the next event is picked: none of its own QP. An ACK never overtakes READ responses of its QP: it waits until they
-// have passed the header stage. The ACK of a repeated request never replaces a NAK.
+// the next event is picked: none of its own QP. Where nothing of a QP waits, a new job of one packet is answered in the
+// 2 cycles that a job takes, and comes into no list. An ACK never overtakes READ responses of its QP: it waits until
+// they have passed the header stage. The ACK of a repeated request never replaces a NAK.
 // QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. A QP with a rate of
 // congestion control takes 6 cycles per READ packet, and waits in hca_resp_pace while it is held; on such a port the
 // others take 4. Takes nothing for NumQps cycles after reset.
@@ -65,7 +66,7 @@ module hca_resp_sched
   resp_row_t      row, row_new;
   logic           paces, go, hold, late, due_valid, due_ready, turn;
   logic [QpW-1:0] due_qpn;
-  resp_job_t      job_came, job, job_new, job_new_q;
+  resp_job_t      job_came, job, job_new, job_now;
   logic [2:0]     req, grant;
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
   logic           take, push, row_we, send_read;
@@ -121,10 +122,10 @@ module hca_resp_sched
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
   logic        open, alive, passed, start_read, send_ack, store_job, is_nak, was_nak, job_row, last_word, stale;
-  logic        more_jobs, add, replace, link, relink, free_list_q, flush, goes_on;
+  logic        more_jobs, add, replace, link, relink, free_list_q, flush, goes_on, direct, direct_q;
   logic        put_q, set_q, link_q, relink_q, gone_q;   // what StRow has found: done in the cycle behind it
   resp_list_t  jobs_with, jobs_sent, jobs_resumed;
-  logic        rsp_only;
+  logic        rsp_only, rsp_some;
   logic [23:0] rsp_last_psn, rsp_last_psn_q;
   logic [12:0] rsp_tail;
   logic [JobPlaceW-1:0] new_place, next_came, next_place, from, to, new_place_q, from_q, to_q;
@@ -150,10 +151,13 @@ module hca_resp_sched
   assign store_job  = job_row && !lost && (add || replace);
   assign has_jobs   = row.jobs.count != '0;
   assign start_read = alive && open && has_jobs && txp_free && seg_free;
+  // Who is not queued has neither jobs nor an acknowledge; who has a rate to keep is looked at first.
+  assign direct     = job_row && !rsp_q.again && rsp_only && !row.queued && !paces && alive && open && txp_free
+                      && seg_free;
 
   hca_resp_span u_span (
     .clk_i, .take_i(rsp_ready_o), .rsp_i, .path_mtu_i(ctx.path_mtu), .last_psn_o(rsp_last_psn), .only_o(rsp_only),
-    .tail_o(rsp_tail)
+    .some_o(rsp_some), .tail_o(rsp_tail)
   );
 
   always_comb begin
@@ -171,7 +175,7 @@ module hca_resp_sched
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
                       && alive && row.jobs.count == '0 && passed;
 
-  // ---- Behind StRead: one packet of the head job ---------------------------------------------------------
+  // ---- Behind StRead: one packet of the head job; behind StRow: that of a job that just came ----------------
   logic        is_last, ends, has_payload;
   logic [23:0] read_psn;
   logic [12:0] bytes, wire_bytes;
@@ -179,17 +183,19 @@ module hca_resp_sched
 
   // What the RAMs of jobs say goes through registers, for they are deep; what is made of it there and of the row as
   // well. Row and context are still the QP's in the cycle behind.
-  assign ends = row.jobs.partly ? row.jobs.ends : job_came.only;
+  assign job_now = (state_q == StRow) ? job_new : job_came;
+  assign ends    = row.jobs.partly ? row.jobs.ends : job_now.only;
 
   always_ff @(posedge clk_i) begin
-    send_read   <= !rst_i && state_q == StRead;
-    job         <= job_came;
+    send_read   <= !rst_i && (state_q == StRead || direct);
+    direct_q    <= direct;
+    job         <= job_now;
     next_place  <= next_came;
-    read_psn    <= row.jobs.partly ? row.jobs.at_psn : job_came.psn;
+    read_psn    <= row.jobs.partly ? row.jobs.at_psn : job_now.psn;
     off         <= row.jobs.partly ? {25'(24'(row.jobs.at_psn - row.jobs.head_psn)) << ctx.path_mtu, 7'd0} : '0;
     is_last     <= ends;
-    bytes       <= ends ? job_came.tail : mtu_bytes(ctx.path_mtu);
-    has_payload <= !ends || job_came.tail != '0;
+    bytes       <= ends ? job_now.tail : mtu_bytes(ctx.path_mtu);
+    has_payload <= !ends || ((state_q == StRow) ? rsp_some : job_came.tail != '0);
   end
 
   // Who has the turn stays queued, and is pushed again: [0] if its READ packets have passed, [1] if not.
@@ -204,9 +210,9 @@ module hca_resp_sched
   resp_list_t jobs_else;
   assign takes_job = job_row && !lost;
   assign drops     = state_q == StRow && ((ev_q == EvQpc && init_q) || (ev_q == EvTurn && !alive));
-  assign jobs_else = (jobs_sent & {$bits(resp_list_t){send_read}})
+  assign jobs_else = (jobs_sent & {$bits(resp_list_t){send_read && !direct_q}})
                      | (jobs_resumed & {$bits(resp_list_t){state_q == StResumed}})
-                     | (row.jobs & {$bits(resp_list_t){!send_read && state_q != StResumed && !drops}});
+                     | (row.jobs & {$bits(resp_list_t){(!send_read || direct_q) && state_q != StResumed && !drops}});
 
   always_comb begin
     row_new   = row;
@@ -215,7 +221,7 @@ module hca_resp_sched
     push      = 1'b0;
     if (state_q == StRow && ev_q == EvJob) begin
       row_we         = 1'b1;
-      push           = !row.queued;
+      push           = !row.queued && !direct;   // whose row is written in the next cycle
       row_new.queued = 1'b1;
       if (!rsp_q.read && !stale) begin
         row_new.ack          = 1'b1;
@@ -245,7 +251,7 @@ module hca_resp_sched
       row_we           = 1'b1;
       row_new.sent     = 1'b1;
       row_new.last_seq = seq_q + 16'd1;
-      row_new.queued   = !is_last || row.jobs.count != 1 || row.ack;
+      row_new.queued   = !direct_q && (!is_last || row.jobs.count != 1 || row.ack);
       push             = row_new.queued;
     end
     if (state_q == StResumed) begin
@@ -384,18 +390,20 @@ module hca_resp_sched
 
   // The list and its QP's row are looked at in StRow; the pool is written behind it, the second link behind StLink.
   always_ff @(posedge clk_i) begin
-    put_q  <= !rst_i && store_job && add;
+    put_q  <= !rst_i && store_job && add && !direct;
     set_q  <= !rst_i && store_job && replace;
     link_q <= !rst_i && ((store_job && link) || (state_q == StLink && relink_q));
-    gone_q <= !rst_i && job_row && (lost || !add);
+    gone_q <= !rst_i && job_row && (lost || !add) && !direct;
     from_q <= (state_q == StLink) ? new_place_q : from;
     to_q   <= (state_q == StLink) ? row.jobs.main_head : to;
-    if (state_q == StRow) {new_place_q, relink_q, job_new_q} <= {new_place, store_job && relink, job_new};
+    if (state_q == StRow) {new_place_q, relink_q} <= {new_place, store_job && relink};
   end
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i && put_q) assert (new_place == new_place_q) else $error("hca_resp_sched: another place than the row's");
+    if (!rst_i && direct) assert (!has_jobs && !row.ack && !row.jobs.partly && !row.jobs.replaying)
+      else $error("hca_resp_sched: a QP has jobs and is not queued");
     if (!rst_i && job_row && !rsp_q.again && has_jobs) assert (!psn_ge(row.jobs.newest_psn, rsp_q.psn))
       else $error("hca_resp_sched: what has come before is said to be new");
   end
@@ -455,13 +463,13 @@ module hca_resp_sched
     .link_i      (link_q),
     .from_i      (from_q),
     .to_i        (to_q),
-    .put_job_i   (job_new_q),
+    .put_job_i   (job),
     .new_o       (new_place),
     .get_i       (state_q == StRow && ev_q == EvTurn && start_read),
     .head_i      (row.jobs.head),
     .job_o       (job_came),
     .next_o      (next_came),
-    .free_i      (free_list_q || (send_read && is_last)),
+    .free_i      (free_list_q || (send_read && is_last && !direct_q)),
     .free_head_i (row.jobs.head),
     .free_tail_i (send_read ? row.jobs.head : row.jobs.tail),
     .free_count_i(send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.jobs.count))

@@ -9,6 +9,7 @@ module hca_resp_span
   input  logic [2:0]  path_mtu_i,   // from the next cycle on
   output logic [23:0] last_psn_o,
   output logic        only_o,
+  output logic        some_o,       // it has bytes
   output logic [12:0] tail_o
 );
 
@@ -55,6 +56,7 @@ module hca_resp_span
 
   assign last_psn_o = none_q ? psn_q : last_q[path_mtu_i];
   assign only_o     = only_q[path_mtu_i];
+  assign some_o     = !none_q;
   assign tail_o     = none_q ? '0 : (13'(reach_q) & (mtu_bytes(path_mtu_i) - 13'd1)) + 13'd1;
 
 endmodule

@@ -35,7 +35,8 @@ module hca_rx_msgs
 );
 
   logic            exec_first_valid, exec_first_ready, exec_valid, exec_ready;
-  pipe_msg_t       exec_first, exec_msg;
+  pipe_msg_t       exec_in_q, exec_first, exec_msg;
+  logic            exec_in_valid_q;
   logic [N:0]      req, next, grant_q;
   logic [IdxW-1:0] next_idx, idx_q;   // the same as a number
   logic            valid_q;
@@ -48,15 +49,22 @@ module hca_rx_msgs
   flush_t          add;
   logic [$clog2(2 * NumQps):0] unused_count;
 
+  // It comes late in its cycle: what waits in the register is one of those that the queue has room for.
+  always_ff @(posedge clk_i) begin
+    exec_in_q <= exec_i;
+    if (rst_i) exec_in_valid_q <= 1'b0;
+    else exec_in_valid_q <= exec_valid_i && exec_ready_o;
+  end
+
   hca_fifo #(
     .Width($bits(pipe_msg_t)),
     .Depth(2 * NumQps)
   ) u_exec (
     .clk_i,
     .rst_i,
-    .in_valid_i (exec_valid_i),
+    .in_valid_i (exec_in_valid_q),
     .in_ready_o (exec_ready_o),
-    .in_i       (exec_i),
+    .in_i       (exec_in_q),
     .out_valid_o(exec_first_valid),
     .out_ready_i(exec_first_ready),
     .out_o      (exec_first),
@@ -107,6 +115,7 @@ module hca_rx_msgs
   `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!valid_q || (req & grant_q) != '0) else $error("hca_rx_msgs: a message was taken back");
+    if (!rst_i) assert (!exec_in_valid_q || exec_ready_o) else $error("hca_rx_msgs: an error without a place");
     if (!rst_i) assert (!out_ready_i || valid_q) else $error("hca_rx_msgs: nothing to take");
     for (int unsigned i = 0; i < N; i++) begin
       if (!rst_i) assert (Flushing[i] || !in_valid_i[i] || !(in_i[i].kind inside {MsgFlushSq, MsgFlushRq}))

@@ -95,7 +95,7 @@ class AgainBench(RespBench):
     def on_txp(self, word):
         txp = TXP.unpack(word)
         self.seq = (self.seq + 1) & 0xFFFF
-        self.unsent.append((self.seq, txp["qpn"]))
+        self.unsent.append((self.seq, txp["qpn"], txp["psn"]))
         if txp["has_payload"]:
             self.places.append(txp["psn"])
             self.check_segs()

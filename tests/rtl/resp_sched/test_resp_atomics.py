@@ -74,7 +74,7 @@ class AtomicBench(RespBench):
             want.update(opcode=Op.RC_ACKNOWLEDGE, aeth_syndrome=NAK_OP)
             want.pop("swap_add", None)
         assert {name: txp[name] for name in want} == want
-        self.unsent.append((self.seq, qpn))
+        self.unsent.append((self.seq, qpn, txp["psn"]))
         self.jobs[qpn].popleft()
 
 
