@@ -40,6 +40,7 @@ module hca_resp_list
   input  logic [23:0]          job_last_psn_i,
   input  logic [23:0]          sent_psn_i,
   input  logic                 is_last_i,
+  input  logic                 lone_i,      // of a job that has not been in the list, which is empty
   input  logic [JobPlaceW-1:0] next_i,      // the place behind it
   output resp_list_t           sent_o,
   output logic                 goes_on_o,
@@ -143,6 +144,7 @@ module hca_resp_list
         sent_o.at_psn    = list_i.main_psn;
       end
     end
+    if (lone_i) {sent_o.count, sent_o.newest_psn} = {list_i.count, sent_psn_i};
   end
 
   always_comb begin

@@ -210,9 +210,9 @@ module hca_resp_sched
   resp_list_t jobs_else;
   assign takes_job = job_row && !lost;
   assign drops     = state_q == StRow && ((ev_q == EvQpc && init_q) || (ev_q == EvTurn && !alive));
-  assign jobs_else = (jobs_sent & {$bits(resp_list_t){send_read && !direct_q}})
+  assign jobs_else = (jobs_sent & {$bits(resp_list_t){send_read}})
                      | (jobs_resumed & {$bits(resp_list_t){state_q == StResumed}})
-                     | (row.jobs & {$bits(resp_list_t){(!send_read || direct_q) && state_q != StResumed && !drops}});
+                     | (row.jobs & {$bits(resp_list_t){!send_read && state_q != StResumed && !drops}});
 
   always_comb begin
     row_new   = row;
@@ -385,7 +385,8 @@ module hca_resp_sched
     .more_i(more_jobs), .new_i(new_place), .aside_i(rsp_q.aside), .found_last_psn_i(rsp_last_psn_q),
     .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
     .relink_o(relink), .with_o(jobs_with), .job_psn_i(job.psn), .job_last_psn_i(job.last_psn), .sent_psn_i(read_psn),
-    .is_last_i(is_last), .next_i(next_place), .sent_o(jobs_sent), .goes_on_o(goes_on), .resumed_o(jobs_resumed)
+    .is_last_i(is_last), .lone_i(direct_q), .next_i(next_place), .sent_o(jobs_sent), .goes_on_o(goes_on),
+    .resumed_o(jobs_resumed)
   );
 
   // The list and its QP's row are looked at in StRow; the pool is written behind it, the second link behind StLink.

@@ -128,6 +128,23 @@ async def a_request_to_the_end_takes_the_place(dut):
 
 
 @cocotb.test()
+async def who_was_answered_alone_is_in_front_of_all_others(dut):
+    """REL-19: READs of one packet that came into no list, asked for again beside a new one."""
+    bench, peer = await begin(dut, 7)
+    for _ in range(4):
+        peer.ask(MTU)
+        await bench.step(20)
+    await bench.run()
+    bench.ask(5, 0xFFFFF0 + 1, 2 * MTU, aside=1)
+    peer.ask(3 * MTU)
+    bench.ask(5, 0xFFFFF0, MTU, aside=1)
+    await bench.run()
+    psns = [(psn - 0xFFFFF0) & PSN_MASK for psn in bench.psns(5)]
+    assert psns[:4] == [0, 1, 2, 3] and psns[-3:] == [4, 5, 6] and sorted(psns[4:-3]) == [0, 1, 2], psns
+    bench.check_pops()
+
+
+@cocotb.test()
 @cocotb.parametrize(loss=[0.01, 0.1], rate=[1.0, 0.6])
 async def all_comes_and_little_twice(dut, loss, rate):
     """REL-19: READs of several QPs with loss: all data comes, and what is sent beyond it is what was lost, and what was
